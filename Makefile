@@ -1,0 +1,31 @@
+# Both commands set up everything they need in .venv, once: a second call installs nothing.
+PYTHON ?= python3
+VENV := .venv
+PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test lint clean
+
+demo: $(VENV)/.runs
+	$(VENV)/bin/spo compare Humanoid-v4 --objectives spo ppo-clip --paper --steps 100k --hidden 256 256 128 128 64 64
+
+test: $(VENV)/.tests lint
+	$(VENV)/bin/python -m pytest -n 2
+
+lint: $(VENV)/.tests
+	$(VENV)/bin/ruff check src tests benchmarks
+	$(VENV)/bin/ruff format --check src tests benchmarks
+
+$(VENV)/.runs: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than 3.11; name a newer one with PYTHON=..."; exit 2; }
+	@echo "setting up $(VENV) (a few minutes, once)"
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --editable '.[mujoco]'
+	@touch $@
+
+$(VENV)/.tests: $(VENV)/.runs
+	@echo "installing what the tests need"
+	$(PIP) --editable '.[mujoco,tensorboard,report,video,dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build *.egg-info src/*.egg-info

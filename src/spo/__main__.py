@@ -1,0 +1,3 @@
+from spo.cli import main
+
+main()

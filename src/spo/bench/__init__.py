@@ -1,0 +1,1 @@
+"""Many runs: executed side by side, and told apart afterwards."""

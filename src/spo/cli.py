@@ -1,0 +1,193 @@
+"""The command line: parsing and nothing else."""
+
+import contextlib
+import io
+import os
+import sys
+
+# Acting multiplies small matrices: more threads of NumPy's only fight with stepping. Read when NumPy is imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
+
+import tyro
+
+from spo import __version__, flags
+from spo.errors import Refusal
+
+Settings = TypeVar("Settings")
+
+OVERVIEW = """\
+usage: spo COMMAND [...]
+
+  spo train ENV         train a policy (spo train --help lists every setting)
+  spo eval RUN          play episodes with a trained policy
+  spo compare ENV       train several objectives side by side
+  spo objectives        list the policy objectives
+  spo --version         print the version
+
+Simple Policy Optimization (Xie et al., ICML 2025)."""
+
+
+def main() -> None:
+    """Runs a command; a refusal is one sentence on standard error and exit code 2."""
+    try:
+        dispatch(sys.argv[1:])
+    except Refusal as refusal:
+        print(f"error: {refusal}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def dispatch(arguments: list[str]) -> None:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(OVERVIEW)
+    elif arguments[0] == "--version":
+        print(__version__)
+    elif arguments[0] in COMMANDS:
+        COMMANDS[arguments[0]](arguments[1:])
+    else:
+        raise Refusal(f"command {arguments[0]!r} is unknown; accepted: {', '.join(COMMANDS)}, --version, --help")
+
+
+def train_command(arguments: list[str]) -> None:
+    from spo.envs.making import env_maker
+    from spo.trainer import run_training
+
+    config = parse_train(arguments)
+    run_training(config, env_maker(config.env, config.env_arg))
+
+
+def parse_train(arguments: list[str]) -> "Config":
+    """The settings of `spo train`: what decides the defaults is looked at first, then every flag wins over them."""
+    from spo.config import Config, checked, unchecked_config
+
+    if {"-h", "--help"} & set(arguments):  # tyro prints it, with the paper's settings as defaults
+        return parse(Config, arguments, "spo train", unchecked_config("ENV", None, None, None))
+    if not arguments or arguments[0].startswith("-"):
+        raise Refusal("ENV is missing: name an environment first, as in spo train HalfCheetah-v4")
+    paper = {"--paper": True, "--no-paper": False}
+    asked = next((paper[argument] for argument in reversed(arguments) if argument in paper), None)
+    defaults = unchecked_config(arguments[0], _value_of("--preset", arguments), _value_of("--config", arguments), asked)
+    return checked(parse(Config, arguments, "spo train", defaults))
+
+
+def eval_command(arguments: list[str]) -> None:
+    from spo.api import evaluate
+
+    given = parse(EvalArguments, arguments, "spo eval")
+    result = evaluate(
+        given.run,
+        given.env,
+        episodes=given.episodes,
+        seed=given.seed,
+        deterministic=not given.stochastic,
+        video=given.video,
+    )
+    kind = "stochastic" if given.stochastic else "deterministic"
+    print(f"return {result.return_mean:.1f} ± {result.return_std:.1f} over {given.episodes} {kind} episodes")
+    if given.video:
+        print(f"video {given.video}")
+
+
+def compare_command(arguments: list[str]) -> None:
+    from spo.bench.compare import compare
+
+    given, settings = parse(CompareArguments, arguments, "spo compare", return_unknown_args=True)
+    for objective in given.objectives:  # a wrong setting is told before anything is started
+        parse_train([given.env, "--objective", objective, *settings])
+    compare(given.env, given.objectives, given.seeds, settings, given.out)
+
+
+def objectives_command(arguments: list[str]) -> None:
+    from spo.objectives import OBJECTIVES
+
+    parse(NoArguments, arguments, "spo objectives")
+    for name, objective in OBJECTIVES.items():
+        settings = ", ".join(f"--{key.replace('_', '-')} {value:g}" for key, value in objective.settings.items())
+        print(f"{name:12} {objective.formula}\n{'':12} settings: {settings or 'none'}")
+
+
+COMMANDS: dict[str, Callable[[list[str]], None]] = {
+    "train": train_command,
+    "eval": eval_command,
+    "compare": compare_command,
+    "objectives": objectives_command,
+}
+
+
+@dataclass(frozen=True)
+class EvalArguments:
+    """Plays episodes with the frozen policy and statistics of a run, and writes evaluation.json into it."""
+
+    run: Annotated[str, tyro.conf.Positional]
+    """A run directory."""
+    episodes: int = 10
+    """How many episodes to play."""
+    seed: int = 0
+    """Seeds the episodes and the stochastic policy."""
+    stochastic: bool = False
+    """Samples actions instead of taking the most likely."""
+    video: flags.OptionalText = None
+    """Records the episodes into this .mp4 file."""
+    env: flags.OptionalText = None
+    """The environment, if not the run's own; needed for ids that name a module."""
+
+
+@dataclass(frozen=True)
+class CompareArguments:
+    """Trains several objectives side by side, one run per core; every setting of `spo train` may follow."""
+
+    env: Annotated[str, tyro.conf.Positional]
+    """A registered Gymnasium id."""
+    objectives: tuple[str, ...] = ("spo", "ppo-clip")
+    """The objectives to compare."""
+    seeds: int = 1
+    """How many seeds each, from 1."""
+    out: flags.OptionalText = None
+    """A new directory for the runs (unset: runs/compare-ENV-TIME)."""
+
+
+@dataclass(frozen=True)
+class NoArguments:
+    """Lists the policy objectives with their formulas and settings."""
+
+
+def parse(kind: type[Settings], arguments: list[str], program: str, default: Settings | None = None, **options):
+    """Parses with tyro; its error box becomes one sentence."""
+    box = io.StringIO()
+    if default is not None:
+        options["default"] = default
+    try:
+        with contextlib.redirect_stderr(box):
+            return tyro.cli(kind, args=arguments, prog=program, **options)
+    except SystemExit as ending:
+        if ending.code:
+            raise Refusal(f"{_sentence(box.getvalue())} (see {program} --help)")
+        raise
+
+
+def _sentence(box: str) -> str:
+    """The text of tyro's error box, up to its first rule."""
+    lines = [line.strip("│ ") for line in box.splitlines()[1:]]
+    text = []
+    for line in lines:
+        if set(line) <= set("─╰╯"):
+            break
+        text.append(line)
+    return " ".join(text)
+
+
+def _value_of(flag: str, arguments: list[str]) -> str | None:
+    """The value of a flag that decides the defaults of all others."""
+    for position, argument in enumerate(arguments):
+        if argument.startswith(flag + "="):
+            return argument.removeprefix(flag + "=")
+        if argument == flag and position + 1 < len(arguments):
+            return arguments[position + 1]
+    return None

@@ -1,0 +1,45 @@
+"""The environment contract of the trainer, and the adapters that fulfil it, one per backend.
+
+Same-step semantics: when an episode ends, `step` already returns the first observation of the next one, and the true
+last observation stands in `final_observation`. The trainer never asks which backend it talks to.
+"""
+
+from typing import NamedTuple, Protocol
+
+import gymnasium as gym
+import numpy as np
+
+
+class Episode(NamedTuple):
+    """One finished episode, with the rewards as the environment gave them."""
+
+    env: int
+    total_reward: float
+    length: int
+
+
+class Step(NamedTuple):
+    """What one step of all N environments returned."""
+
+    observation: np.ndarray  # (N, …) what to act on next
+    reward: np.ndarray  # (N,)
+    terminated: np.ndarray  # (N,) bool: the task ended, nothing follows
+    truncated: np.ndarray  # (N,) bool: cut by a limit, the task would have gone on
+    final_observation: np.ndarray | None  # (N, …) before any reset; None if no episode ended
+    episodes: list[Episode]  # those that ended in this step
+
+
+class VecEnv(Protocol):
+    """N environments stepped together."""
+
+    count: int
+    observation_space: gym.Space  # of a single environment
+    action_space: gym.Space
+
+    def reset(self) -> np.ndarray:
+        """Starts the first episode everywhere and returns its observations (N, …)."""
+
+    def step(self, action: np.ndarray) -> Step:
+        """Steps every environment with its row of actions (N, …)."""
+
+    def close(self) -> None: ...

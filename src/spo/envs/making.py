@@ -1,0 +1,77 @@
+"""Makes single Gymnasium environments, and turns what can go wrong there into one sentence."""
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import gymnasium as gym
+
+from spo.errors import Refusal
+
+MakeEnv = Callable[..., gym.Env]
+"""Makes one environment; may take a `render_mode`."""
+
+
+def env_maker(env: str | MakeEnv, env_arg: Mapping[str, object]) -> MakeEnv:
+    """A function that makes one environment, from a Gymnasium id (also `module:Id-v0`) or from a callable."""
+    if callable(env):
+        return lambda **keywords: _named_failure(env, getattr(env, "__name__", repr(env)), **env_arg, **keywords)
+    return lambda **keywords: make_registered(env, **env_arg, **keywords)
+
+
+def make_registered(env_id: str, **keywords) -> gym.Env:
+    with _quiet(env_id):
+        return _named_failure(gym.make, env_id, env_id, disable_env_checker=True, **keywords)
+
+
+def _named_failure(make: MakeEnv, name: str, *arguments, **keywords) -> gym.Env:
+    try:
+        made = make(*arguments, **keywords)
+    except gym.error.DependencyNotInstalled as error:
+        raise Refusal(f"environment {name!r} needs a package that is missing ({_sentence(error)}); {_advice(name)}")
+    except gym.error.Error as error:
+        raise Refusal(f"environment {name!r} is not a registered Gymnasium id: {_sentence(error)}")
+    except ModuleNotFoundError as error:
+        raise Refusal(f"environment {name!r} cannot be made: {_sentence(error)}")
+    except Exception as error:
+        raise Refusal(f"environment {name!r} cannot be made: {type(error).__name__}: {_sentence(error)}") from error
+    if not isinstance(made, gym.Env):
+        raise Refusal(f"environment {name!r} made a {type(made).__name__}; accepted is a gymnasium.Env")
+    return made
+
+
+def _sentence(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _advice(name: str) -> str:
+    extra = "mujoco" if "mujoco" in _entry_point(name) else "all"
+    return f"install it with: pip install 'simple-policy-optimization[{extra}]'"
+
+
+def _entry_point(env_id: str) -> str:
+    spec = gym.registry.get(env_id)
+    return str(spec.entry_point) if spec else ""
+
+
+@contextmanager
+def _quiet(env_id: str) -> Iterator[None]:
+    """Hides two notices that repeat for every copy: Gymnasium's on old versions, MuJoCo's on old model files."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        restore = _silence_mujoco() if "mujoco" in _entry_point(env_id) else lambda: None
+        try:
+            yield
+        finally:
+            restore()
+
+
+def _silence_mujoco() -> Callable[[], None]:
+    try:
+        import mujoco
+    except ImportError:
+        return lambda: None
+
+    previous = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(lambda message: None)
+    return lambda: mujoco.set_mju_user_warning(previous)

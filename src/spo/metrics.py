@@ -1,0 +1,154 @@
+"""Where a run's numbers go: JSONL files, the console, TensorBoard. Each metric is defined in docs/metrics.md."""
+
+import json
+import sys
+import time
+from collections import deque
+from typing import Protocol, TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from spo.config import Config
+from spo.errors import Refusal
+from spo.rundir import RunDirectory
+
+Row = dict[str, float]
+
+
+class Sink(Protocol):
+    """Takes one metrics row and the episodes that ended in its iteration."""
+
+    def write(self, row: Row, episodes: list[Row]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class JsonLines:
+    """metrics.jsonl and episodes.jsonl, flushed after every iteration."""
+
+    def __init__(self, run: RunDirectory):
+        self.metrics, self.episodes = run.metrics.open("a"), run.episodes.open("a")
+
+    def write(self, row: Row, episodes: list[Row]) -> None:
+        self.episodes.writelines(_line(episode) for episode in episodes)
+        self.episodes.flush()
+        self.metrics.write(_line(row))
+        self.metrics.flush()
+
+    def close(self) -> None:
+        self.metrics.close()
+        self.episodes.close()
+
+
+def _line(row: Row) -> str:
+    return json.dumps(row, allow_nan=False) + "\n"
+
+
+class TensorBoard:
+    """The tags that people know from CleanRL, and the ratio deviation beside them."""
+
+    LOSSES = {
+        "policy_loss": "losses/policy_loss",
+        "value_loss": "losses/value_loss",
+        "entropy": "losses/entropy",
+        "explained_variance": "losses/explained_variance",
+        "kl": "losses/kl",
+        "grad_norm": "losses/grad_norm",
+        "zero_gradient_fraction": "losses/clipfrac",
+        "learning_rate": "charts/learning_rate",
+        "steps_per_second": "charts/SPS",
+        "ratio_deviation": "charts/ratio_deviation",
+        "ratio_deviation_max": "charts/ratio_deviation_max",
+    }
+
+    def __init__(self, run: RunDirectory):
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise Refusal("--tensorboard needs: pip install 'simple-policy-optimization[tensorboard]'")
+        self.writer = SummaryWriter(run.path / "tensorboard")
+
+    def write(self, row: Row, episodes: list[Row]) -> None:
+        for name, tag in self.LOSSES.items():
+            self.writer.add_scalar(tag, row[name], row["env_steps"])
+        for episode in episodes:
+            self.writer.add_scalar("charts/episodic_return", episode["return"], episode["env_steps"])
+            self.writer.add_scalar("charts/episodic_length", episode["length"], episode["env_steps"])
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+class Progress:
+    """A live line on a terminal, a plain line now and then elsewhere."""
+
+    SECONDS_BETWEEN_LINES = 10.0
+
+    def __init__(self, total_steps: int, stream: TextIO = sys.stderr):
+        self.total_steps, self.stream = total_steps, stream
+        self.returns = deque(maxlen=20)
+        self.live = Live(console=Console(file=stream), auto_refresh=False) if stream.isatty() else None
+        self.last_line = time.monotonic()
+        if self.live:
+            self.live.start()
+
+    def write(self, row: Row, episodes: list[Row]) -> None:
+        self.returns.extend(episode["return"] for episode in episodes)
+        line = self._line(row)
+        if self.live:
+            self.live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
+        elif time.monotonic() - self.last_line > self.SECONDS_BETWEEN_LINES:
+            self.last_line = time.monotonic()
+            print(line, file=self.stream, flush=True)
+
+    def close(self) -> None:
+        if self.live:
+            self.live.stop()
+
+    def _line(self, row: Row) -> str:
+        steps, speed = row["env_steps"], row["env_steps"] / row["wall_time"]
+        parts = [
+            f"{steps:,} of {self.total_steps:,} steps",
+            f"{speed:,.0f} steps/s",
+            f"{clock((self.total_steps - steps) / speed)} left",
+            f"return {sum(self.returns) / len(self.returns):.1f}" if self.returns else "return –",
+            f"ratio deviation {row['ratio_deviation']:.3g}",
+            f"KL {row['kl']:.2g}",
+        ]
+        return " · ".join(parts)
+
+
+def announce(config: Config, choices: str) -> None:
+    """Says what is about to run."""
+    if config.quiet:
+        return
+    settings = " ".join(f"{name} {value:g}" for name, value in config.objective_settings.items())
+    behaviour = "the authors' behaviour" if config.paper else "default behaviour"
+    layers = "-".join(map(str, config.hidden))
+    print(
+        f"{config.env} · {config.objective} {settings} · preset {config.preset}, {behaviour} · policy {layers}"
+        f" · seed {config.seed} · {config.total_steps:,} steps\n{choices}",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def print_summary(config: Config, summary: Row, directory: RunDirectory) -> None:
+    """What the run came to, and where it is."""
+    if config.quiet:
+        return
+    returned = "no episode ended" if summary["return"] is None else f"{summary['return']:.1f}"
+    note = " (of the last 8 episodes: too few ended)" if summary["return_from_last_episodes"] else ""
+    print(f"return over the last 10 %   {returned}{note}")
+    print(f"maximum ratio deviation     {summary['ratio_deviation_max']:.4g}")
+    print(f"steps per second            {summary['steps_per_second']:,.0f}")
+    print(f"run directory               {directory.path}")
+
+
+def clock(seconds: float) -> str:
+    """Seconds as 1:02:03 or 2:03."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

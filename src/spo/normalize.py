@@ -1,0 +1,113 @@
+"""Running normalisation of observations and rewards, shared by all environments or kept for each.
+
+Constants are the authors': count from 1e-4, variance from 1, eps 1e-8, clipped to ±10. Statistics are updated at
+every step before use. Observations are centred and scaled; rewards are divided by the standard deviation of the
+discounted return and not centred.
+"""
+
+import numpy as np
+
+EPSILON = 1e-8
+CLIP = 10.0
+
+
+class RunningMoments:
+    """Mean and variance over a stream, in G groups of their own: arrays (G, *shape)."""
+
+    def __init__(self, groups: int, shape: tuple[int, ...] = ()):
+        self.mean = np.zeros((groups, *shape))
+        self.variance = np.ones((groups, *shape))
+        self.count = np.full((groups,) + (1,) * len(shape), 1e-4)
+
+    def update(self, sample: np.ndarray, groups: slice | np.ndarray = slice(None)) -> None:
+        """Adds a sample (G, B, *shape) to the chosen groups, by Chan's pairwise formula."""
+        size = sample.shape[1]
+        mean, variance, count = self.mean[groups], self.variance[groups], self.count[groups]
+        total = count + size
+        sample_mean = sample.mean(axis=1) if size > 1 else sample[:, 0]
+        delta = sample_mean - mean
+        squares = variance * count + delta * delta * (count * size / total)
+        if size > 1:
+            squares += np.square(sample - sample_mean[:, None]).sum(axis=1)
+        self.mean[groups] = mean + delta * (size / total)
+        self.variance[groups] = squares / total
+        self.count[groups] = total
+
+    def merged(self) -> "RunningMoments":
+        """The moments of all groups taken together, as one group."""
+        merged = RunningMoments(1, self.mean.shape[1:])
+        weight = self.count / self.count.sum(axis=0)
+        merged.mean = (weight * self.mean).sum(axis=0, keepdims=True)
+        spread = self.variance + np.square(self.mean - merged.mean)
+        merged.variance = (weight * spread).sum(axis=0, keepdims=True)
+        merged.count = self.count.sum(axis=0, keepdims=True)
+        return merged
+
+
+def _grouped(sample: np.ndarray, mode: str) -> np.ndarray:
+    """(N, …) as one group of N samples, or as N groups of one sample."""
+    return sample[None] if mode == "shared" else sample[:, None]
+
+
+class ObservationNormalizer:
+    """(observation − mean) / √(variance + 1e-8), clipped to ±10, as float32."""
+
+    def __init__(self, mode: str, envs: int, shape: tuple[int, ...]):
+        self.mode = mode
+        self.moments = RunningMoments(1 if mode == "shared" else envs, shape)
+
+    def __call__(self, observation: np.ndarray) -> np.ndarray:
+        """Normalises (N, …) without touching the statistics."""
+        if self.mode == "off":
+            return observation.astype(np.float32)
+        scale = np.sqrt(self.moments.variance + EPSILON)
+        return ((observation - self.moments.mean) / scale).clip(-CLIP, CLIP).astype(np.float32)
+
+    def update(self, observation: np.ndarray, envs: np.ndarray | None = None) -> None:
+        """Counts the observations of all environments, or of those chosen by a boolean mask (N,)."""
+        if self.mode == "off":
+            return
+        if envs is None:
+            self.moments.update(_grouped(observation, self.mode))
+        elif self.mode == "shared":
+            self.moments.update(observation[envs][None])
+        else:
+            self.moments.update(observation[envs][:, None], envs)
+
+    def start_from(self, other: "ObservationNormalizer") -> None:
+        """Takes over the statistics of a frozen normaliser; each group gets its share of the weight."""
+        if "off" in (self.mode, other.mode):
+            return
+        source, target = other.moments, self.moments
+        target.mean[:], target.variance[:] = source.mean, source.variance
+        target.count[:] = source.count / len(target.count)
+
+    def frozen(self) -> "ObservationNormalizer":
+        """A copy for evaluation with one set of statistics for every environment."""
+        frozen = ObservationNormalizer("off" if self.mode == "off" else "shared", 1, self.moments.mean.shape[1:])
+        frozen.moments = self.moments.merged()
+        return frozen
+
+
+class RewardNormalizer:
+    """reward / √(variance of the discounted return + 1e-8), clipped to ±10.
+
+    By default the return R ← γ·R + r starts again after every episode end. The authors' wrapper drops the past *at*
+    a terminal step, R ← γ·R·(1 − terminated) + r, and goes on across truncations: `authors=True`.
+    """
+
+    def __init__(self, mode: str, envs: int, gamma: float, authors: bool = False):
+        self.mode, self.gamma, self.authors = mode, gamma, authors
+        self.moments = RunningMoments(1 if mode == "shared" else envs)
+        self.discounted_return = np.zeros(envs)
+
+    def __call__(self, reward: np.ndarray, terminated: np.ndarray, done: np.ndarray) -> np.ndarray:
+        """Counts a step's rewards (N,) and returns them normalised."""
+        if self.mode == "off":
+            return reward
+        past = self.discounted_return * self.gamma
+        self.discounted_return = (past * ~terminated if self.authors else past) + reward
+        self.moments.update(_grouped(self.discounted_return, self.mode))
+        if not self.authors:
+            self.discounted_return[done] = 0.0
+        return (reward / np.sqrt(self.moments.variance + EPSILON)).clip(-CLIP, CLIP)

@@ -1,0 +1,161 @@
+"""Data collection: rollouts of (T, N) arrays, their advantages, and the batches made of them.
+
+Axes: T steps of the horizon, N environments, B = T·N samples. Whatever speaks about time is built in (T, N).
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spo.distributions import Distribution
+from spo.envs import Step, VecEnv
+from spo.errors import Refusal
+from spo.networks import Actor
+from spo.normalize import ObservationNormalizer, RewardNormalizer
+
+
+class EpisodeRow(NamedTuple):
+    """A row of episodes.jsonl: one finished episode and the step of the run at which it ended."""
+
+    env: int
+    total_reward: float
+    length: int
+    env_steps: int
+
+    def as_row(self) -> dict[str, float]:
+        return {"env": self.env, "return": self.total_reward, "length": self.length, "env_steps": self.env_steps}
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """What the old policy did and saw, all (T, N, …)."""
+
+    observation: Tensor  # (T, N, D) normalised
+    action: Tensor  # (T, N, …) as sampled, not as clipped for the environment
+    params: Tensor  # (T, N, P) of the old policy's distributions
+    reward: Tensor  # (T, N) normalised
+    value: Tensor  # (T, N)
+    next_value: Tensor  # (T, N) of the true next observation; meaningless where terminated
+    terminated: Tensor  # (T, N) bool: no value follows
+    done: Tensor  # (T, N) bool: the episode ended here
+    episodes: list[EpisodeRow]
+
+
+def gae(
+    reward: Tensor, value: Tensor, next_value: Tensor, terminated: Tensor, done: Tensor, gamma: float, lam: float
+) -> Tensor:
+    """Generalised advantage estimation (Schulman et al., 2016), (T, N).
+
+    Two masks: `terminated` decides whether the next value counts, `done` whether the recursion crosses.
+    """
+    delta = reward + gamma * next_value * ~terminated - value
+    carry = gamma * lam * (~done).to(delta.dtype)
+    advantage = torch.empty_like(delta)
+    running = torch.zeros_like(delta[0])
+    for t in reversed(range(len(delta))):
+        running = advantage[t] = torch.addcmul(delta[t], carry[t], running)
+    return advantage
+
+
+class Collector:
+    """Steps the environments with the current policy and remembers where they stand between rollouts."""
+
+    def __init__(
+        self,
+        envs: VecEnv,
+        actor: Actor,
+        distribution: Distribution,
+        observation_normalizer: ObservationNormalizer,
+        reward_normalizer: RewardNormalizer,
+        generator: np.random.Generator,
+        horizon: int,
+        truncation: str = "bootstrap",
+        counts_final_observations: bool = False,
+    ):
+        self.envs, self.actor, self.distribution = envs, actor, distribution
+        self.observation_normalizer, self.reward_normalizer = observation_normalizer, reward_normalizer
+        self.generator, self.horizon = generator, horizon
+        self.truncation, self.counts_final_observations = truncation, counts_final_observations
+        self.env_steps = 0
+        self.observation = self._normalized(self._checked_start(envs.reset()))
+
+    def collect(self) -> Rollout:
+        """The next `horizon` steps of every environment."""
+        noise = self.distribution.noise(self.generator, (self.horizon, self.envs.count))
+        store = self._empty_store()
+        episodes, finals = [], []
+        for t in range(self.horizon):
+            params, value = self.actor(self.observation)
+            action = self.distribution.sample(params, noise[t])
+            store["observation"][t], store["action"][t] = self.observation, action
+            store["params"][t], store["value"][t] = params, value
+            step = self.envs.step(self.distribution.to_env(action))
+            self.env_steps += self.envs.count
+            self._check_finite(step)
+            episodes += [EpisodeRow(*episode, self.env_steps) for episode in step.episodes]
+            done = step.terminated | step.truncated
+            store["terminated"][t], store["done"][t] = step.terminated, done
+            store["reward"][t] = self.reward_normalizer(step.reward, step.terminated, done)
+            if step.final_observation is not None:
+                finals += self._finals(t, step, done)
+            self.observation = self._normalized(step.observation)
+        return self._finished(store, episodes, finals)
+
+    def _finished(self, store: dict[str, np.ndarray], episodes: list[EpisodeRow], finals: list) -> Rollout:
+        if self.truncation == "terminal":
+            store["terminated"][:] = store["done"]
+        next_value = np.concatenate([store["value"][1:], self.actor.value(self.observation)[None]])
+        if finals:
+            steps, envs, observations = zip(*finals)
+            next_value[list(steps), list(envs)] = self.actor.value(np.stack(observations))
+        tensors = {name: torch.from_numpy(array) for name, array in store.items()}
+        return Rollout(**tensors, next_value=torch.from_numpy(next_value), episodes=episodes)
+
+    def _finals(self, t: int, step: Step, done: np.ndarray) -> list[tuple[int, int, np.ndarray]]:
+        """(t, n, last observation) of the episodes that a limit cut; their value goes on."""
+        if self.counts_final_observations:
+            self.observation_normalizer.update(step.final_observation, done)
+        if self.truncation == "terminal":
+            return []
+        cut = np.flatnonzero(step.truncated & ~step.terminated)
+        normalized = self.observation_normalizer(step.final_observation)
+        return [(t, n, normalized[n]) for n in cut]
+
+    def _normalized(self, observation: np.ndarray) -> np.ndarray:
+        self.observation_normalizer.update(observation)
+        return self.observation_normalizer(observation)
+
+    def _empty_store(self) -> dict[str, np.ndarray]:
+        leading = (self.horizon, self.envs.count)
+        params, _ = self.actor(self.observation)
+        float32 = np.float32
+        return {
+            "observation": np.empty((*leading, *self.observation.shape[1:]), float32),
+            "action": np.empty((*leading, *self.distribution.action_shape), self.distribution.action_dtype),
+            "params": np.empty((*leading, params.shape[-1]), float32),
+            "reward": np.empty(leading, float32),
+            "value": np.empty(leading, float32),
+            "terminated": np.empty(leading, bool),
+            "done": np.empty(leading, bool),
+        }
+
+    def _checked_start(self, observation: np.ndarray) -> np.ndarray:
+        if not np.isfinite(observation).all():
+            raise self._not_finite("observation", observation)
+        return observation
+
+    def _check_finite(self, step: Step) -> None:
+        """A sum is finite unless a part is not, and costs a fraction of looking at every part."""
+        for name in ("observation", "reward", "final_observation"):
+            array = getattr(step, name)
+            if array is not None and not np.isfinite(array.sum()) and not np.isfinite(array).all():
+                raise self._not_finite(name.replace("_", " "), array)
+
+    def _not_finite(self, what: str, array: np.ndarray) -> Refusal:
+        env = int(np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))[0])
+        worst = array[env][~np.isfinite(array[env])].flat[0] if array.ndim > 1 else array[env]
+        step = self.env_steps // self.envs.count
+        return Refusal(f"environment {env} returned a non-finite {what} ({worst}) at its step {step}")

@@ -1,0 +1,247 @@
+"""One training run: its state, its loop, and the composition of all its parts."""
+
+import dataclasses
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import torch
+
+from spo.config import Config, make_config
+from spo.distributions import distribution_for
+from spo.envs.in_process import InProcess, check_observation_space
+from spo.envs.making import MakeEnv, env_maker
+from spo.errors import Refusal
+from spo.evaluation import evaluate_policy
+from spo.improve import GradientEpochs, example_batch, explained_variance, make_batch, make_loss
+from spo.metrics import JsonLines, Progress, Row, Sink, TensorBoard, announce, print_summary
+from spo.networks import FlatParameters, actor_for
+from spo.normalize import ObservationNormalizer, RewardNormalizer
+from spo.policy import Policy, PolicySpec, load_policy, save_policy
+from spo.rollout import Collector, gae
+from spo.rundir import RunDirectory, append_row, write_json
+from spo.seeding import derived_seed, generator
+
+COMPILE_FROM = 4000
+"""Gradient steps from which a compiled update pays for its compilation (10 to 30 s once, then cached)."""
+
+PACKAGES = ("simple-policy-optimization", "torch", "numpy", "gymnasium", "mujoco", "safetensors")
+"""Whose versions a run records."""
+
+Callback = Callable[["Training", Row], object]
+"""Called after every iteration with the training and its newest metrics row; returning False ends the run."""
+
+
+class Training:
+    """A run in progress: everything that changes while it goes on."""
+
+    def __init__(self, config: Config, make_env: MakeEnv):
+        self.config, self.make_env = config, make_env
+        self.iteration, self.wall_time, self.ratio_deviation_run_max = 0, 0.0, 0.0
+        self.threads = config.threads or 1
+        torch.set_num_threads(self.threads)
+        self.envs = InProcess(make_env, config.envs, config.seed)
+        check_observation_space(self.envs.observation_space)
+        self.spec = _policy_spec(config, self.envs)
+        self.distribution = distribution_for(self.spec.action_space)
+        self.network = self.spec.network(derived_seed(config.seed, "network")).to(_device(config.device))
+        shape = self.spec.observation_shape
+        self.observation_normalizer = ObservationNormalizer(config.normalize_observation, config.envs, shape)
+        if config.init_from:
+            self._start_from(load_policy(config.init_from))
+        self.parameters = FlatParameters(self.network)
+        loss = make_loss(self.parameters, self.distribution, config)
+        self.improve = GradientEpochs(loss, config, generator(config.seed, "minibatches"))
+        self.collector = self._collector()
+
+    def _collector(self) -> Collector:
+        config = self.config
+        return Collector(
+            self.envs,
+            actor_for(self.network, config.device),
+            self.distribution,
+            self.observation_normalizer,
+            RewardNormalizer(config.normalize_reward, config.envs, config.gamma, authors=config.paper),
+            generator(config.seed, "actions"),
+            config.horizon,
+            config.truncation,
+            counts_final_observations=config.paper,
+        )
+
+    def _start_from(self, policy: Policy) -> None:
+        """Takes over another run's weights and observation statistics."""
+        try:
+            self.network.load_state_dict(policy.network.state_dict())
+        except RuntimeError:
+            raise Refusal(f"--init-from {self.config.init_from} holds a policy of another shape: {policy.spec}")
+        self.observation_normalizer.start_from(policy.normalizer)
+
+    @property
+    def policy(self) -> Policy:
+        """The current policy with its statistics, frozen."""
+        network = self.spec.network()
+        network.load_state_dict(self.network.state_dict())
+        return Policy(self.spec, network, self.observation_normalizer.frozen())
+
+    def choose_update_path(self) -> tuple[str, str]:
+        """Compiled where it pays and works, eager elsewhere: the path, and why."""
+        steps = self.config.gradient_steps
+        if self.config.compile == "off":
+            return "eager", "as asked"
+        if self.config.compile == "auto" and steps < COMPILE_FROM:
+            return "eager", f"{steps:,} gradient steps; compiling pays from {COMPILE_FROM:,}"
+        started = time.monotonic()
+        try:
+            self.improve.compile(
+                example_batch(self.spec.observation_shape, self.distribution, self.config.minibatch_size)
+            )
+            return "compiled", f"in {time.monotonic() - started:.1f} s"
+        except Exception as error:  # whatever a compiler throws, training goes on without it
+            first_line = (str(error).strip().splitlines() or [""])[0]
+            return "eager", f"compiling failed: {type(error).__name__}: {first_line}"
+
+    def run(self, directory: RunDirectory, sinks: list[Sink], callback: Callback | None = None) -> None:
+        """Collect, estimate advantages, improve, record, until the steps are made."""
+        while self.iteration < self.config.iterations:
+            started = time.perf_counter()
+            row, episodes = self.iterate()
+            row = self._timed(row, time.perf_counter() - started)
+            for sink in sinks:
+                sink.write(row, episodes)
+            directory.write_status("running", self.iteration, self.collector.env_steps)
+            self._evaluate_when_due(directory)
+            if callback and callback(self, row) is False:
+                return
+
+    def iterate(self) -> tuple[Row, list[Row]]:
+        """One iteration: its metrics row, times aside, and the episodes that ended in it."""
+        config, learning_rate = self.config, self.config.learning_rate_at(self.iteration)
+        rollout = self.collector.collect()
+        advantage = gae(
+            rollout.reward,
+            rollout.value,
+            rollout.next_value,
+            rollout.terminated,
+            rollout.done,
+            config.gamma,
+            config.lam,
+        )
+        batch = make_batch(rollout, advantage, self.distribution, config.device)
+        stats = self.improve(batch, learning_rate)
+        self.iteration += 1
+        self.ratio_deviation_run_max = max(self.ratio_deviation_run_max, stats["ratio_deviation_max"])
+        row = {
+            "iteration": self.iteration,
+            "env_steps": self.collector.env_steps,
+            "learning_rate": learning_rate,
+            **stats,
+            "tv": stats["ratio_deviation"] / 2,
+            "ratio_deviation_run_max": self.ratio_deviation_run_max,
+            "explained_variance": explained_variance(batch["old_value"], batch["value_target"]),
+        }
+        return row, [episode.as_row() for episode in rollout.episodes]
+
+    def _timed(self, row: Row, seconds: float) -> Row:
+        self.wall_time += seconds
+        return row | {"wall_time": self.wall_time, "steps_per_second": self.config.batch_size / seconds}
+
+    def _evaluate_when_due(self, directory: RunDirectory) -> None:
+        every = self.config.eval_every
+        if every and self.iteration % every == 0:
+            result = evaluate_policy(self.policy, self.make_env, seed=self.config.seed)
+            position = {"iteration": self.iteration, "env_steps": self.collector.env_steps}
+            append_row(directory.evaluations, position | result.as_json())
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished training run."""
+
+    directory: Path
+    policy: Policy
+    summary: dict[str, float | bool | None]
+
+
+def train(env: str | MakeEnv, *, callback: Callback | None = None, **settings) -> Run:
+    """Trains a policy on a Gymnasium id, or on what a callable makes; settings are those of `Config`."""
+    name = env if isinstance(env, str) else getattr(env, "__qualname__", type(env).__name__)
+    config = make_config(name, **settings)
+    return run_training(config, env_maker(env, config.env_arg), callback)
+
+
+def run_training(config: Config, make_env: MakeEnv, callback: Callback | None = None) -> Run:
+    """The whole of a run, from the environments to the saved policy."""
+    RunDirectory.check_unused(config.out)
+    training = Training(config, make_env)
+    directory = RunDirectory.create(config.out, f"{config.env}-{config.objective}-s{config.seed}")
+    path, reason = training.choose_update_path()
+    write_json(directory.config, _record(training, path))
+    announce(config, f"update {path} ({reason}), {training.threads} thread(s)")
+    sinks = _sinks(config, directory)
+    try:
+        training.run(directory, sinks, callback)
+        save_policy(training.policy, directory.policy)
+    except BaseException as error:
+        state = "interrupted" if isinstance(error, KeyboardInterrupt | SystemExit) else "failed"
+        directory.write_status(state, training.iteration, training.collector.env_steps, str(error) or repr(error))
+        raise
+    finally:
+        for sink in sinks:
+            sink.close()
+        training.envs.close()
+    directory.write_status("finished", training.iteration, training.collector.env_steps)
+    summary = directory.summary()
+    print_summary(config, summary, directory)
+    return Run(directory.path, training.policy, summary)
+
+
+def _sinks(config: Config, directory: RunDirectory) -> list[Sink]:
+    sinks: list[Sink] = [JsonLines(directory)]
+    if config.tensorboard:
+        sinks.append(TensorBoard(directory))
+    if not config.quiet:
+        sinks.append(Progress(config.total_steps))
+    return sinks
+
+
+def _policy_spec(config: Config, envs: InProcess) -> PolicySpec:
+    shape, actions = envs.observation_space.shape, envs.action_space
+    layers = (config.hidden, config.critic_hidden, config.activation)
+    return PolicySpec(config.env, config.objective, shape, actions, *layers)
+
+
+def _record(training: Training, update_path: str) -> dict[str, object]:
+    """config.json: what was asked for, what was chosen, and with which versions."""
+    config = training.config
+    resolved = {
+        "update": update_path,
+        "backend": "gymnasium",
+        "threads": training.threads,
+        "total_steps": config.total_steps,
+        "iterations": config.iterations,
+        "objective_settings": config.objective_settings,
+        "value_bound": config.value_bound,
+    }
+    return {"settings": dataclasses.asdict(config), "resolved": resolved, "versions": _versions()}
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+        return device
+    except (RuntimeError, AssertionError) as error:
+        raise Refusal(f"--device {name} cannot be used here: {str(error).splitlines()[0]}")

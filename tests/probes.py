@@ -1,0 +1,128 @@
+"""Environments whose right answers are known, and a way to train on them without a run directory."""
+
+import gymnasium as gym
+import numpy as np
+
+from spo.config import make_config
+from spo.envs.making import env_maker
+from spo.trainer import Training
+
+DISCRETE = gym.spaces.Discrete(2)
+CONTINUOUS = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+
+class Probe(gym.Env):
+    """A base for tiny environments: one number to see, two actions or one number to do."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float32)
+
+    def __init__(self, action_space: gym.Space = DISCRETE):
+        self.action_space = action_space
+
+    def see(self, value: float) -> np.ndarray:
+        return np.array([value], dtype=np.float32)
+
+
+class ConstantReward(Probe):
+    """One step, always reward 1: the value is 1."""
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.see(0.0), {}
+
+    def step(self, action):
+        return self.see(0.0), 1.0, True, False, {}
+
+
+class ObservedReward(Probe):
+    """One step, reward = observation, which is ±1 at random: the value is the observation."""
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.sign = float(self.np_random.choice([-1.0, 1.0]))
+        return self.see(self.sign), {}
+
+    def step(self, action):
+        return self.see(self.sign), self.sign, True, False, {}
+
+
+class DelayedReward(Probe):
+    """Two steps, reward 1 after the second: the values are γ and 1."""
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return self.see(0.0), {}
+
+    def step(self, action):
+        self.time += 1
+        return self.see(1.0), float(self.time == 2), self.time == 2, False, {}
+
+
+class ActionReward(Probe):
+    """One step; the right action is 1 (discrete) or 0.5 (continuous)."""
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.see(0.0), {}
+
+    def step(self, action):
+        reward = float(action) if self.action_space == DISCRETE else -float((action[0] - 0.5) ** 2)
+        return self.see(0.0), reward, True, False, {}
+
+
+class EndlessReward(Probe):
+    """Reward 1 for ever, cut every `limit` steps, and nothing to see: the value is 1 / (1 − γ)."""
+
+    def __init__(self, limit: int = 10):
+        super().__init__()
+        self.limit = limit
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return self.see(0.0), {}
+
+    def step(self, action):
+        self.time += 1
+        return self.see(0.0), 1.0, False, self.time == self.limit, {}
+
+
+class Counting(gym.Env):
+    """Observation = (environment, episode, step). Episodes have 3 steps, then 4, …; even ones terminate, odd ones are cut."""
+
+    observation_space = gym.spaces.Box(0, np.inf, (3,), np.float64)
+    action_space = DISCRETE
+    made = 0
+
+    def __init__(self):
+        self.index, Counting.made = Counting.made, Counting.made + 1
+        self.episode, self.seeds = -1, []
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.seeds.append(seed)
+        self.episode, self.time = self.episode + 1, 0
+        return self.observed(), {}
+
+    def step(self, action):
+        self.time += 1
+        is_over = self.time == 3 + self.episode
+        is_even = self.episode % 2 == 0
+        return self.observed(), float(self.time), is_over and is_even, is_over and not is_even, {}
+
+    def observed(self) -> np.ndarray:
+        return np.array([self.index, self.episode, self.time], dtype=np.float64)
+
+
+def training(env, **settings) -> Training:
+    """A training on an environment id or a maker of one; eager unless asked, with the classic preset."""
+    name = env if isinstance(env, str) else "probe"
+    defaults = {"preset": "classic", "steps": 10**6, "compile": "off"}
+    config = make_config(name, **defaults | settings)
+    return Training(config, env_maker(env, config.env_arg))
+
+
+def iterate(run: Training, times: int) -> list[dict]:
+    """So many iterations; their metrics rows."""
+    return [run.iterate()[0] for _ in range(times)]
