@@ -89,7 +89,7 @@ class EndlessReward(Probe):
 
 
 class Counting(gym.Env):
-    """Observation = (environment, episode, step). Episodes have 3 steps, then 4, …; even ones terminate, odd ones are cut."""
+    """Observation = (environment, episode, step). Episodes have 3 steps, then 4, …; odd ones are cut."""
 
     observation_space = gym.spaces.Box(0, np.inf, (3,), np.float64)
     action_space = DISCRETE

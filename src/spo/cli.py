@@ -10,12 +10,15 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import tyro
 
 from spo import __version__, flags
 from spo.errors import Refusal
+
+if TYPE_CHECKING:
+    from spo.config import Config
 
 Settings = TypeVar("Settings")
 

@@ -230,12 +230,11 @@ class GradientEpochs:
         """Improves the policy in place and returns the statistics of the minibatches that were run."""
         if self.config.normalize_advantage == "batch":
             batch = batch | {"advantage": normalized(batch["advantage"])}
-        rows = []
-        for epoch in range(self.config.epochs):
+        rows, epochs = [], 0
+        while epochs < self.config.epochs and not (epochs and self._target_kl_exceeded(batch)):
             rows += self._epoch(batch, learning_rate)
-            if self._target_kl_exceeded(batch):
-                break
-        return _summary(torch.stack(rows)) | divergences(self.loss, batch) | {"epochs": epoch + 1}
+            epochs += 1
+        return _summary(torch.stack(rows)) | divergences(self.loss, batch) | {"epochs": epochs}
 
     def compile(self, batch: Batch) -> None:
         """Compiles the step on a copy of the state, or raises what the compiler raised."""

@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from collections import deque
-from typing import Protocol, TextIO
+from typing import Protocol
 
 from rich.console import Console
 from rich.live import Live
@@ -86,10 +86,10 @@ class Progress:
 
     SECONDS_BETWEEN_LINES = 10.0
 
-    def __init__(self, total_steps: int, stream: TextIO = sys.stderr):
-        self.total_steps, self.stream = total_steps, stream
+    def __init__(self, total_steps: int):
+        self.total_steps = total_steps
         self.returns = deque(maxlen=20)
-        self.live = Live(console=Console(file=stream), auto_refresh=False) if stream.isatty() else None
+        self.live = Live(console=Console(stderr=True), auto_refresh=False) if sys.stderr.isatty() else None
         self.last_line = time.monotonic()
         if self.live:
             self.live.start()
@@ -101,7 +101,7 @@ class Progress:
             self.live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
         elif time.monotonic() - self.last_line > self.SECONDS_BETWEEN_LINES:
             self.last_line = time.monotonic()
-            print(line, file=self.stream, flush=True)
+            print(line, file=sys.stderr, flush=True)
 
     def close(self) -> None:
         if self.live:

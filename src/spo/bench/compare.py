@@ -32,6 +32,8 @@ def compare(env: str, objectives: Iterable[str], seeds: int, settings: list[str]
     with Display(jobs, f"{env} {' '.join(settings)}") as display:
         execute(jobs, os.cpu_count() or 1, display.update)
     Console().print(result_table(jobs, env))
+    for job in jobs:
+        print(f"{job.name}: {job.directory.path}")
     failed = [job for job in jobs if job.state == "failed"]
     if failed:
         raise Refusal(f"{len(failed)} of {len(jobs)} runs failed: {failed[0].name}: {_last_line(failed[0])}")
@@ -92,11 +94,9 @@ def progress_cells(job: Job, labelled: bool = True) -> list[str]:
 
 
 def result_table(jobs: list[Job], env: str) -> Table:
-    table = Table(title=env)
-    for column in ("objective", "return, last 10 %", "maximum ratio deviation", "steps/s", "run directory"):
-        table.add_column(column, overflow="fold")
+    table = Table("run", "return, last 10 %", "maximum ratio deviation", "steps/s", title=env)
     for job in jobs:
-        table.add_row(job.name, *_result_cells(job), str(job.directory.path))
+        table.add_row(job.name, *_result_cells(job))
     return table
 
 

@@ -1,0 +1,234 @@
+"""Whole runs: learning, repetition, the run directory, and what a program does with it."""
+
+import hashlib
+import json
+import shutil
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import spo
+from probes import ActionReward, EndlessReward, iterate, training
+from spo.errors import Refusal
+from spo.rundir import RunDirectory, summarize
+
+TIMES = ("wall_time", "steps_per_second")
+METRICS = """iteration env_steps wall_time steps_per_second learning_rate policy_loss value_loss entropy
+explained_variance grad_norm ratio_deviation ratio_deviation_max ratio_max kl kl_reverse outside_fraction
+zero_gradient_fraction""".split()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A short run that several tests look at."""
+    out = tmp_path_factory.mktemp("runs") / "short"
+    return spo.train(
+        "CartPole-v1", preset="classic", steps="4k", eval_every=2, tensorboard=True, quiet=True, out=str(out)
+    )
+
+
+def timeless(path) -> list[dict]:
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    return [{name: value for name, value in row.items() if name not in TIMES} for row in rows]
+
+
+def test_cartpole_is_solved(tmp_path):
+    result = spo.train("CartPole-v1", preset="classic", steps="60k", seed=2, quiet=True, out=str(tmp_path / "run"))
+    assert result.summary["return"] >= 400
+    assert spo.evaluate(result.directory).return_mean >= 450
+
+
+def test_pendulum_improves(tmp_path):
+    result = spo.train(
+        "Pendulum-v1", preset="classic", steps="100k", quiet=True, compile="off", out=str(tmp_path / "run")
+    )
+    returns = [row["return"] for row in RunDirectory(result.directory).read_episodes()]
+    assert np.mean(returns[:50]) < -1000 and result.summary["return"] > -600
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+def test_the_same_command_gives_the_same_bytes(env, tmp_path):
+    for name in ("first", "second"):
+        spo.train(env, preset="classic", steps="5k", seed=5, quiet=True, out=str(tmp_path / name))
+    first, second = RunDirectory(tmp_path / "first"), RunDirectory(tmp_path / "second")
+    assert timeless(first.metrics) == timeless(second.metrics)
+    assert first.episodes.read_bytes() == second.episodes.read_bytes()
+    digests = [hashlib.sha256((run.policy / "policy.safetensors").read_bytes()).digest() for run in (first, second)]
+    assert digests[0] == digests[1]
+
+
+def test_evaluation_does_not_disturb_training(run, tmp_path):
+    plain = spo.train("CartPole-v1", preset="classic", steps="4k", quiet=True, out=str(tmp_path / "plain"))
+    assert timeless(plain.directory / "metrics.jsonl") == timeless(run.directory / "metrics.jsonl")
+
+
+def test_files_and_keys_of_the_run_directory(run):
+    directory = RunDirectory(run.directory)
+    config = directory.read_config()
+    assert config["settings"]["env"] == "CartPole-v1" and config["settings"]["epsilon"] is None
+    assert config["resolved"]["objective_settings"] == {"epsilon": 0.2}
+    assert config["resolved"]["update"] == "eager" and config["resolved"]["threads"] == 1
+    assert {"python", "torch", "gymnasium"} <= set(config["versions"])
+    status = json.loads(directory.status.read_text())
+    assert status == {"state": "finished", "reason": None, "iteration": 3, "env_steps": 3072}
+    rows = directory.read_metrics()
+    assert len(rows) == 3 and set(METRICS) <= set(rows[0])
+    assert list(directory.read_episodes()[0]) == ["env", "return", "length", "env_steps"]
+    assert len(directory.evaluations.read_text().splitlines()) == 1
+
+
+def test_tensorboard_has_the_tags_that_people_know(run):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(run.directory / "tensorboard"))
+    events.Reload()
+    tags = set(events.Tags()["scalars"])
+    assert {"charts/episodic_return", "charts/SPS", "losses/policy_loss", "charts/ratio_deviation"} <= tags
+    rows = RunDirectory(run.directory).read_metrics()
+    written = [(event.step, event.value) for event in events.Scalars("charts/ratio_deviation")]
+    assert written == [(row["env_steps"], pytest.approx(row["ratio_deviation"], rel=1e-6)) for row in rows]
+
+
+def test_a_loaded_policy_acts_as_the_trained_one(run):
+    loaded = spo.load(run.directory)
+    observations = np.random.default_rng(0).normal(size=(9, 4))
+    assert (loaded.act(observations) == run.policy.act(observations)).all()
+    assert loaded.act(observations[0]) == loaded.act(observations)[0]
+    assert loaded.act(observations, deterministic=False).shape == (9,)
+
+
+def test_continuous_actions_are_within_the_space(tmp_path):
+    result = spo.train("Pendulum-v1", preset="classic", steps="1100", quiet=True, out=str(tmp_path / "run"))
+    policy = spo.load(result.directory)
+    action = policy.act(np.full((50, 3), 9.0), deterministic=False)
+    assert action.shape == (50, 1) and np.abs(action).max() <= 2.0 and np.abs(action).std() > 0
+
+
+def test_evaluation_repeats_and_is_written(run):
+    first = spo.evaluate(run.directory, episodes=3, seed=4)
+    assert spo.evaluate(run.directory, episodes=3, seed=4) == first
+    assert spo.evaluate(run.directory, episodes=3, seed=5).returns != first.returns
+    assert json.loads((run.directory / "evaluation.json").read_text())["seed"] == 5
+
+
+def test_evaluation_leaves_the_statistics_alone(run):
+    before = spo.load(run.directory).normalizer.moments.mean.copy()
+    policy = run.policy
+    spo.evaluate(run.directory, episodes=2)
+    assert (policy.normalizer.moments.mean == before).all()
+
+
+def test_video(run, tmp_path):
+    import imageio.v2 as imageio
+
+    result = spo.evaluate(run.directory, episodes=1, video=str(tmp_path / "episode.mp4"))
+    frames = imageio.mimread(tmp_path / "episode.mp4", memtest=False)
+    assert len(frames) == result.lengths[0] + 1
+    assert frames[0].shape[2] == 3 and np.std(frames[0]) > 0
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "swap", "activation", "huge", "json"])
+def test_a_damaged_policy_is_refused(run, tmp_path, damage):
+    shutil.copytree(run.directory / "policy", tmp_path / "policy")
+    tensors, described = tmp_path / "policy/policy.safetensors", tmp_path / "policy/policy.json"
+    content, spec = bytearray(tensors.read_bytes()), json.loads(described.read_text())
+    if damage == "flip":
+        content[-1] ^= 1
+    elif damage == "truncate":
+        content = content[:-8]
+    elif damage == "swap":
+        spec["hidden"] = [32, 32]
+    elif damage == "activation":
+        spec["activation"] = "__import__('os')"
+    elif damage == "huge":
+        spec["hidden"] = [10**9, 10**9]
+    tensors.write_bytes(bytes(content))
+    described.write_text("{" if damage == "json" else json.dumps(spec))
+    with pytest.raises(Refusal, match="damaged"):
+        spo.load(tmp_path)
+
+
+def test_training_goes_on_from_another_run(run, tmp_path):
+    seen = []
+    settings = {"preset": "classic", "steps": "1100", "quiet": True, "learning_rate": 1e-12}
+    spo.train(
+        "CartPole-v1",
+        init_from=str(run.directory),
+        out=str(tmp_path / "on"),
+        callback=lambda t, _: seen.append(t),
+        **settings,
+    )
+    before, after = run.policy, seen[0].policy
+    assert np.allclose(after.network.actor[0].weight, before.network.actor[0].weight, atol=1e-6)
+    assert after.normalizer.moments.count > before.normalizer.moments.count
+    with pytest.raises(Refusal, match="--init-from .* of another shape"):
+        spo.train("CartPole-v1", init_from=str(run.directory), hidden=(8,), out=str(tmp_path / "no"), **settings)
+
+
+def test_a_callback_sees_every_iteration_and_can_end_the_run(tmp_path):
+    rows = []
+
+    def callback(training, row):
+        rows.append(row)
+        return len(rows) < 2
+
+    spo.train("CartPole-v1", preset="classic", steps="50k", quiet=True, out=str(tmp_path / "run"), callback=callback)
+    assert [row["iteration"] for row in rows] == [1, 2]
+    assert spo.load(tmp_path / "run") is not None
+
+
+def test_a_callable_makes_the_environment(tmp_path):
+    result = spo.train(ActionReward, preset="classic", steps="1100", quiet=True, out=str(tmp_path / "run"))
+    assert spo.evaluate(result.directory, ActionReward, episodes=2).lengths == [1, 1]
+    limited = spo.train(
+        EndlessReward, preset="classic", steps="1100", env_arg={"limit": 3}, quiet=True, out=str(tmp_path / "3")
+    )
+    assert RunDirectory(limited.directory).read_episodes()[0]["length"] == 3
+
+
+def test_an_id_that_names_a_module_is_imported_only_when_the_user_repeats_it(tmp_path):
+    gym.register("probes/Action-v0", entry_point="probes:ActionReward", max_episode_steps=5)
+    result = spo.train("probes:probes/Action-v0", preset="classic", steps="1100", quiet=True, out=str(tmp_path / "run"))
+    with pytest.raises(Refusal, match="names a module to import; repeat it with --env"):
+        spo.evaluate(result.directory)
+    assert spo.evaluate(result.directory, "probes:probes/Action-v0", episodes=1).lengths == [1]
+
+
+def test_a_failed_run_says_why(tmp_path):
+    class Broken(ActionReward):
+        def step(self, action):
+            raise ValueError("no such gear")
+
+    with pytest.raises(Refusal, match="no such gear"):
+        spo.train(Broken, preset="classic", steps="1100", quiet=True, out=str(tmp_path / "run"))
+    status = json.loads((tmp_path / "run/status.json").read_text())
+    assert status["state"] == "failed" and "environment 0 raised ValueError: no such gear" in status["reason"]
+
+
+def test_the_return_over_the_last_tenth():
+    rows = [{"env_steps": 1000, "wall_time": 2.0, "ratio_deviation_max": 0.1}]
+    episodes = [{"return": float(step), "env_steps": step} for step in range(10, 1001, 10)]
+    summary = summarize(rows, episodes, 1000)
+    assert summary["return"] == np.mean(range(910, 1001, 10)) and not summary["return_from_last_episodes"]
+    sparse = summarize(rows, episodes[::20], 1000)
+    assert sparse["return_from_last_episodes"] and sparse["return"] == np.mean([10, 210, 410, 610, 810])
+
+
+def test_the_authors_behaviour_is_four_things(tmp_path):
+    from spo.config import make_config
+
+    plain, paper = make_config("Hopper-v4"), make_config("Hopper-v4", paper=True)
+    changed = {name for name in vars(plain) if getattr(plain, name) != getattr(paper, name)}
+    assert changed == {"paper", "truncation", "normalize_observation", "normalize_reward"}
+    assert paper.truncation == "terminal" and paper.normalize_observation == paper.normalize_reward == "per-env"
+    assert make_config("Hopper-v4", paper=True, truncation="bootstrap").truncation == "bootstrap"
+    assert make_config("Hopper-v4", paper=True, normalize_reward="off").normalize_reward == "off"
+
+
+@pytest.mark.parametrize("paper, finals", [(False, 0), (True, 32)])
+def test_the_authors_behaviour_counts_final_observations(paper, finals):
+    run = training(lambda: EndlessReward(4), paper=paper)
+    iterate(run, 1)
+    # 8 environments: a first observation and 128 steps, with 32 episodes of 4 steps among them
+    assert round(run.observation_normalizer.moments.count.sum()) == 8 * (1 + 128 + finals)
