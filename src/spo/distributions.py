@@ -37,7 +37,7 @@ class Gaussian:
 
     def to_env(self, action: np.ndarray) -> np.ndarray:
         """The action as the environment takes it: clipped, while learning keeps the unclipped one."""
-        return action.reshape(*action.shape[:-1], *self.shape).clip(self.low, self.high)
+        return np.minimum(np.maximum(action.reshape(-1, *self.shape), self.low), self.high)
 
     @staticmethod
     def log_prob(params: Tensor, action: Tensor) -> Tensor:

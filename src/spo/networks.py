@@ -113,7 +113,9 @@ class NumpyActor:
         outputs = self._forward(self.actor, observation)
         if self.log_std is None:
             return outputs
-        return np.concatenate([outputs, np.broadcast_to(self.log_std, outputs.shape)], axis=-1)
+        params = np.empty((len(outputs), 2 * outputs.shape[-1]), np.float32)
+        params[:, : outputs.shape[-1]], params[:, outputs.shape[-1] :] = outputs, self.log_std
+        return params
 
     def value(self, observation: np.ndarray) -> np.ndarray:
         return self._forward(self.critic, observation)[..., 0]

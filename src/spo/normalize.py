@@ -22,13 +22,14 @@ class RunningMoments:
     def update(self, sample: np.ndarray, groups: slice | np.ndarray = slice(None)) -> None:
         """Adds a sample (G, B, *shape) to the chosen groups, by Chan's pairwise formula."""
         size = sample.shape[1]
-        mean, variance, count = self.mean[groups], self.variance[groups], self.count[groups]
+        mean, count = self.mean[groups], self.count[groups]
         total = count + size
-        sample_mean = sample.mean(axis=1) if size > 1 else sample[:, 0]
+        sample_mean = np.add.reduce(sample, axis=1) / size
         delta = sample_mean - mean
-        squares = variance * count + delta * delta * (count * size / total)
+        squares = self.variance[groups] * count + delta * delta * (count * size / total)
         if size > 1:
-            squares += np.square(sample - sample_mean[:, None]).sum(axis=1)
+            deviation = sample - sample_mean[:, None]
+            squares += np.add.reduce(deviation * deviation, axis=1)
         self.mean[groups] = mean + delta * (size / total)
         self.variance[groups] = squares / total
         self.count[groups] = total
@@ -49,6 +50,11 @@ def _grouped(sample: np.ndarray, mode: str) -> np.ndarray:
     return sample[None] if mode == "shared" else sample[:, None]
 
 
+def _clipped(array: np.ndarray) -> np.ndarray:
+    """In place and in two plain operations: np.clip costs several times as much on small arrays."""
+    return np.minimum(np.maximum(array, -CLIP, out=array), CLIP, out=array)
+
+
 class ObservationNormalizer:
     """(observation − mean) / √(variance + 1e-8), clipped to ±10, as float32."""
 
@@ -60,8 +66,8 @@ class ObservationNormalizer:
         """Normalises (N, …) without touching the statistics."""
         if self.mode == "off":
             return observation.astype(np.float32)
-        scale = np.sqrt(self.moments.variance + EPSILON)
-        return ((observation - self.moments.mean) / scale).clip(-CLIP, CLIP).astype(np.float32)
+        centred = observation - self.moments.mean
+        return _clipped(centred / np.sqrt(self.moments.variance + EPSILON)).astype(np.float32)
 
     def update(self, observation: np.ndarray, envs: np.ndarray | None = None) -> None:
         """Counts the observations of all environments, or of those chosen by a boolean mask (N,)."""
@@ -110,4 +116,4 @@ class RewardNormalizer:
         self.moments.update(_grouped(self.discounted_return, self.mode))
         if not self.authors:
             self.discounted_return[done] = 0.0
-        return (reward / np.sqrt(self.moments.variance + EPSILON)).clip(-CLIP, CLIP)
+        return _clipped(reward / np.sqrt(self.moments.variance + EPSILON))

@@ -3,6 +3,7 @@
 Axes: T steps of the horizon, N environments, B = T·N samples. Whatever speaks about time is built in (T, N).
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -151,7 +152,7 @@ class Collector:
         """A sum is finite unless a part is not, and costs a fraction of looking at every part."""
         for name in ("observation", "reward", "final_observation"):
             array = getattr(step, name)
-            if array is not None and not np.isfinite(array.sum()) and not np.isfinite(array).all():
+            if array is not None and not math.isfinite(array.sum()) and not np.isfinite(array).all():
                 raise self._not_finite(name.replace("_", " "), array)
 
     def _not_finite(self, what: str, array: np.ndarray) -> Refusal:

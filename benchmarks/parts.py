@@ -1,0 +1,85 @@
+"""Where an iteration's time goes: stepping, acting, normalising, advantages and the update, each measured alone.
+
+    python benchmarks/parts.py [ENV ...] [--hidden 64 64]
+
+Prints milliseconds per iteration (best of several, because machines are noisy) and the share of each part. The
+stepping row is the simulation limit: the same environments with the untrained policy's actions and nothing else.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from spo.config import make_config
+from spo.envs.making import env_maker
+from spo.improve import example_batch, make_batch
+from spo.rollout import gae
+from spo.trainer import Training
+
+
+def best(function: Callable[[], object], repeats: int = 5) -> float:
+    """Milliseconds of the fastest call."""
+    durations = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        function()
+        durations.append(time.perf_counter() - started)
+    return 1000 * min(durations)
+
+
+def measure(env: str, hidden: tuple[int, ...]) -> dict[str, float]:
+    config = make_config(env, steps=10**7, hidden=hidden)
+    training = Training(config, env_maker(env, {}))
+    collector, horizon = training.collector, config.horizon
+    rollout = collector.collect()
+    masks = (rollout.terminated, rollout.done)
+
+    def advantages():
+        return gae(rollout.reward, rollout.value, rollout.next_value, *masks, config.gamma, config.lam)
+
+    batch = make_batch(rollout, advantages(), training.distribution, "cpu")
+    actions = [training.distribution.to_env(action.numpy()) for action in rollout.action]
+    raw = np.random.default_rng(0).normal(size=(config.envs, *training.spec.observation_shape))
+    never = np.zeros(config.envs, dtype=bool)
+
+    def normalise():
+        for _ in range(horizon):
+            collector._normalized(raw)
+            collector.reward_normalizer(raw[:, 0], never, never)
+
+    parts = {
+        "stepping alone": best(lambda: [training.envs.step(action) for action in actions]),
+        "acting": best(lambda: [collector.actor(collector.observation) for _ in range(horizon)]),
+        "normalising": best(normalise),
+        "advantages": best(advantages),
+        "collecting, all of it": best(collector.collect),
+        "update, eager": best(lambda: training.improve(batch, 1e-4)),
+    }
+    training.improve.compile(
+        example_batch(training.spec.observation_shape, training.distribution, config.minibatch_size)
+    )
+    parts["update, compiled"] = best(lambda: training.improve(batch, 1e-4))
+    parts["iteration, compiled"] = best(training.iterate, repeats=8)
+    return parts | {"steps": config.batch_size}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("env", nargs="*", default=["HalfCheetah-v4", "Humanoid-v4"])
+    parser.add_argument("--hidden", nargs="*", type=int, default=[64, 64])
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    for env in arguments.env:
+        parts = measure(env, tuple(arguments.hidden))
+        steps, whole = parts.pop("steps"), parts["iteration, compiled"]
+        print(f"\n{env}, policy {'-'.join(map(str, arguments.hidden))}, {steps} steps per iteration")
+        for name, milliseconds in parts.items():
+            print(f"  {name:24} {milliseconds:8.1f} ms  {milliseconds / whole:6.1%} of an iteration")
+        print(f"  {1000 * steps / whole:,.0f} steps/s, {parts['stepping alone'] / whole:.2f} of the simulation limit")
+
+
+if __name__ == "__main__":
+    main()
