@@ -75,7 +75,7 @@ def main() -> None:
             print(f"round {number} of {arguments.rounds}: {peer} {speeds[peer][-1]:,.0f} steps/s", flush=True)
     print(f"\n{arguments.env}, policy {'-'.join(map(str, arguments.hidden))}, best of {arguments.rounds}")
     for peer, values in speeds.items():
-        print(f"  {peer:20} {max(values):8,.0f} steps/s   spo is {max(speeds["spo"]) / max(values):.2f} × as fast")
+        print(f"  {peer:20} {max(values):8,.0f} steps/s   spo is {max(speeds['spo']) / max(values):.2f} × as fast")
 
 
 if __name__ == "__main__":
