@@ -13,9 +13,9 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from spo.config import make_config
 from spo.envs.making import env_maker
 from spo.improve import example_batch, make_batch
+from spo.presets import make_config
 from spo.rollout import gae
 from spo.trainer import Training
 

@@ -15,8 +15,8 @@ import time
 
 
 def ours(env: str, hidden: list[int], steps: int) -> float:
-    from spo.config import make_config
     from spo.envs.making import env_maker
+    from spo.presets import make_config
     from spo.trainer import Training
 
     config = make_config(env, steps=10**7, hidden=tuple(hidden), objective="ppo-clip")

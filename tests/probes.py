@@ -3,8 +3,8 @@
 import gymnasium as gym
 import numpy as np
 
-from spo.config import make_config
 from spo.envs.making import env_maker
+from spo.presets import make_config
 from spo.trainer import Training
 
 DISCRETE = gym.spaces.Discrete(2)

@@ -7,21 +7,20 @@ import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from probes import ActionReward, iterate, training
+from probes import ActionReward, Counting, iterate, training
 from spo.distributions import distribution_for
 from spo.errors import Refusal
-from spo.improve import (
+from spo.improve import AdamState, adam_step, adapted_learning_rate, explained_variance
+from spo.losses import (
     LARGEST_LOGGED_LOG_RATIO,
-    AdamState,
-    adam_scales,
-    adam_step,
     example_batch,
-    explained_variance,
+    make_batch,
     ratio_statistics,
     slope_statistics,
     value_loss,
 )
 from spo.objectives import OBJECTIVES
+from spo.rollout import gae
 
 TASKS = {"discrete": "CartPole-v1", "continuous": "Pendulum-v1"}
 
@@ -97,16 +96,24 @@ def sb3_batch(buffer, policy, is_discrete: bool) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("space", TASKS)
 def test_the_compiled_update_equals_the_eager_one(objective, space):
     """Every parameter agrees to 1e-5 after an iteration from equal weights and batch."""
-    settings = {"objective": objective, "envs": 4, "horizon": 64, "epochs": 4, "hidden": (32, 32), "entropy_coef": 0.01}
+    settings = {"objective": objective, "envs": 4, "horizon": 64, "epochs": 4, "hidden": (16,), "entropy_coef": 0.01}
     eager, compiled = (training(TASKS[space], **settings) for _ in range(2))
     example = example_batch(compiled.spec.observation_shape, compiled.distribution, compiled.config.minibatch_size)
     compiled.improve.compile(example)
     rows = [iterate(run, 1)[0] for run in (eager, compiled)]
     torch.testing.assert_close(compiled.parameters.vector, eager.parameters.vector, rtol=0, atol=1e-5)
-    torch.testing.assert_close(compiled.improve.adam.second, eager.improve.adam.second, rtol=1e-3, atol=1e-6)
+    torch.testing.assert_close(
+        compiled.improve.epochs.adam.second, eager.improve.epochs.adam.second, rtol=1e-3, atol=1e-6
+    )
     assert rows[0].keys() == rows[1].keys()
     for name, value in rows[0].items():
         assert rows[1][name] == pytest.approx(value, rel=1e-3, abs=1e-4), name
+
+
+def stepped(vector, state, slope, learning_rate, is_allowed=True):
+    moments = (state.first, state.second)
+    adam_step(vector, moments, slope, torch.tensor(is_allowed), torch.tensor(learning_rate), state.corrections(), 1e-8)
+    state.count += 1
 
 
 def test_adam_equals_torch():
@@ -115,21 +122,29 @@ def test_adam_equals_torch():
     reference = vector.clone().requires_grad_()
     optimizer = torch.optim.Adam([reference], lr=0.01, eps=1e-8)
     state = AdamState.like(vector)
-    for count in range(1, 30):
-        gradient = torch.randn(50)
-        reference.grad = gradient.clone()
-        norm = torch.nn.utils.clip_grad_norm_([reference], 0.5)
+    for _ in range(30):
+        reference.grad = torch.randn(50)
+        stepped(vector, state, reference.grad.clone(), 0.01)
         optimizer.step()
-        returned = adam_step(vector, state.first, state.second, gradient, adam_scales(0.01, count), 0.5, 1e-8)
-        assert returned.item() == pytest.approx(norm.item(), rel=1e-6)
     torch.testing.assert_close(vector, reference.detach(), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("poison", [float("nan"), float("inf")])
-def test_a_step_with_a_gradient_that_is_not_finite_changes_nothing(poison):
+def test_the_joint_gradient_is_clipped_to_its_norm():
+    """Against torch's clipping, through one whole step on a batch with a large value error."""
+    run = training("CartPole-v1", envs=4, horizon=32, minibatches=1, epochs=1, max_grad_norm=0.5)
+    batch = example_batch((4,), run.distribution, 128)
+    batch["value_target"] = torch.full((128,), 100.0)
+    leaf = run.parameters.vector.clone().requires_grad_()
+    run.improve.loss(leaf, batch, {})[0].backward()
+    norm = torch.nn.utils.clip_grad_norm_([leaf], 0.5)
+    row = run.improve(batch, 1e-3)
+    assert row["grad_norm"] == pytest.approx(norm.item(), rel=1e-5) and norm > 1
+    torch.testing.assert_close(run.improve.epochs.adam.first, 0.1 * leaf.grad, rtol=1e-5, atol=1e-8)
+
+
+def test_a_step_that_is_not_allowed_changes_nothing():
     vector, state = torch.ones(3), AdamState(torch.full((3,), 0.1), torch.full((3,), 0.2))
-    gradient = torch.tensor([0.0, poison, 1.0])
-    adam_step(vector, state.first, state.second, gradient, adam_scales(0.1, 1), 0.5, 1e-8)
+    stepped(vector, state, torch.tensor([0.0, float("nan"), 1.0]), 0.1, is_allowed=False)
     assert vector.tolist() == [1, 1, 1]
     assert state.first.tolist() == pytest.approx([0.1] * 3) and state.second.tolist() == pytest.approx([0.2] * 3)
 
@@ -137,7 +152,7 @@ def test_a_step_with_a_gradient_that_is_not_finite_changes_nothing(poison):
 @pytest.mark.parametrize("field", ["observation", "advantage", "value_target", "old_log_prob"])
 def test_a_poisoned_batch_stops_the_run_before_it_trains(field):
     run = training("CartPole-v1", envs=4, horizon=32, minibatches=1, epochs=1)
-    batch = example_batch((4,), run.distribution, 128) | {"old_params": torch.zeros(128, 2)}
+    batch = example_batch((4,), run.distribution, 128)
     batch[field] = batch[field].clone()
     batch[field].view(-1)[5] = float("nan")
     before = run.parameters.vector.clone()
@@ -174,7 +189,7 @@ def test_beyond_the_bound_ppo_leaves_samples_alone_and_spo_pulls_them_back():
     rows = {}
     for objective in ("spo", "ppo-clip"):
         run = training("CartPole-v1", objective=objective, envs=4, horizon=32, minibatches=1, epochs=1)
-        batch = example_batch((4,), run.distribution, 128) | {"old_params": torch.zeros(128, 2)}
+        batch = example_batch((4,), run.distribution, 128)
         advantage = torch.tensor([1.0, -1.0]).repeat(64)
         # log 2 is the old log-probability of either action; ratio 1.5 where A > 0, 0.5 where A < 0
         old = -torch.tensor([2.0, 2.0]).log() - torch.tensor([1.5, 0.5]).log()
@@ -196,6 +211,110 @@ def test_target_kl_ends_the_epochs():
     assert iterate(training("CartPole-v1", **settings), 1)[0]["epochs"] == 10
     row = iterate(training("CartPole-v1", target_kl=0.005, **settings), 1)[0]
     assert row["epochs"] < 10 and row["kl"] > 0.005
+
+
+@pytest.mark.parametrize(
+    "kl, expected",
+    [(0.0201, 1e-3 / 1.5), (0.02, 1e-3), (0.01, 1e-3), (0.005, 1e-3), (0.0049, 1.5e-3), (0.0, 1e-3)],
+)
+def test_the_adaptive_learning_rate_follows_the_kl(kl, expected):
+    adapted = adapted_learning_rate(torch.tensor(1e-3), torch.tensor(kl), 0.01)
+    assert adapted.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_adaptive_learning_rate_stays_within_bounds():
+    assert adapted_learning_rate(torch.tensor(1.1e-5), torch.tensor(1.0), 0.01).item() == pytest.approx(1e-5)
+    assert adapted_learning_rate(torch.tensor(9e-3), torch.tensor(1e-4), 0.01).item() == pytest.approx(1e-2)
+
+
+def test_the_adaptive_learning_rate_is_recorded_and_carried_on():
+    run = training("CartPole-v1", lr_schedule="adaptive-kl", learning_rate=1e-3)
+    rates = [row["learning_rate"] for row in iterate(run, 3)]
+    assert rates[0] != 1e-3 and all(1e-5 <= rate <= 1e-2 for rate in rates)
+    assert run.improve.epochs.learning_rate.item() == pytest.approx(rates[-1])
+
+
+def batch_of(run):
+    rollout = run.collector.collect()
+    masks = (rollout.terminated, rollout.done)
+    advantage = gae(rollout.reward, rollout.value, rollout.next_value, *masks, 0.99, 0.95)
+    return rollout, make_batch(rollout, advantage, run.distribution, "cpu", successors=True)
+
+
+def test_only_what_an_objective_asks_for_is_computed(monkeypatch):
+    """SPO pays for no KL, and only the reflective objective for successors."""
+    asked = []
+    monkeypatch.setattr("spo.distributions.Categorical.kl", lambda *_: asked.append("kl") or torch.zeros(128))
+    for name, objective in OBJECTIVES.items():
+        run = training("CartPole-v1", objective=name, envs=4, horizon=32, minibatches=1)
+        _, batch = batch_of(run)
+        asked.clear()
+        fields = set(run.improve.loss.fields)
+        run.improve.loss(run.parameters.vector, {key: batch[key] for key in fields}, run_feedback(run))
+        wants_kl = bool({"kl", "kl_reverse"} & set(objective.inputs))
+        assert bool(asked) == wants_kl == ("old_params" in fields), name
+        assert ("next_observation" in fields) == (name == "rpo-reflective"), name
+
+
+def run_feedback(run):
+    return getattr(run.improve, "feedback", {})
+
+
+def test_successors_cross_neither_an_episode_nor_the_rollout():
+    run = training(lambda: Counting(), envs=3, horizon=20, minibatches=4, normalize_observation="off")
+    rollout, batch = batch_of(run)
+    observation, successor, has_next = batch["observation"], batch["next_observation"], batch["has_next"]
+    assert has_next.view(20, 3)[-1].tolist() == [0, 0, 0]
+    for sample in range(60):
+        environment, episode, time = observation[sample].tolist()
+        is_last = time + 1 == 3 + episode or sample >= 57
+        assert has_next[sample].item() == (not is_last)
+        if not is_last:
+            assert successor[sample].tolist() == [environment, episode, time + 1]
+            assert batch["next_advantage"][sample] == batch["advantage"][sample + 3]
+            assert batch["next_old_log_prob"][sample] == batch["old_log_prob"][sample + 3]
+    assert 0 < has_next.sum() < 57
+
+
+def test_the_successors_advantage_is_standardised_like_its_own_minibatch():
+    run = training("CartPole-v1", objective="rpo-reflective", envs=4, horizon=32, minibatches=1)
+    _, batch = batch_of(run)
+    inputs = run.improve.loss.inputs(run.parameters.vector, batch["old_params"], batch)
+    mean, std = batch["advantage"].mean(), batch["advantage"].std()
+    torch.testing.assert_close(inputs["advantage_next"], (batch["next_advantage"] - mean) / (std + 1e-8))
+
+
+def test_spu_ends_the_epochs_and_the_penalty_moves_beta():
+    settings = {"envs": 4, "horizon": 64, "epochs": 10, "learning_rate": 0.03}
+    row = iterate(training("CartPole-v1", objective="spu", **settings), 1)[0]
+    assert row["epochs"] < 10 and row["kl_reverse"] > 0.05 / 1.3
+    run = training("CartPole-v1", objective="ppo-penalty", **settings)
+    rows = iterate(run, 3)
+    assert rows[0]["beta"] == 1.0  # the value that was used in the iteration
+    for row, after in zip(rows, [*(row["beta"] for row in rows[1:]), run.improve.fed_back["beta"]]):
+        expected = 0.5 if row["kl"] < 0.01 / 1.5 else 2 if row["kl"] > 0.015 else 1
+        assert after == row["beta"] * expected
+    assert len({row["beta"] for row in rows}) > 1
+    fixed = iterate(training("CartPole-v1", objective="ppo-penalty", beta=3.0, kl_target="off", **settings), 2)
+    assert [row["beta"] for row in fixed] == [3.0, 3.0]
+
+
+def test_espo_ends_the_updates_without_stepping_on_the_minibatch():
+    run = training("CartPole-v1", objective="espo", envs=4, horizon=64, learning_rate=0.1, epochs=10)
+    counts = []
+    step = run.improve.epochs.step
+
+    def watched(vector, *arguments):
+        before = vector.clone()
+        row = step(vector, *arguments)
+        counts.append((row[3].item() > 0.25, torch.equal(vector, before)))
+        return row
+
+    run.improve.epochs.step = watched
+    row = iterate(run, 1)[0]
+    assert row["ratio_deviation_max"] > 0.25 and row["epochs"] < 10
+    assert counts[-1] == (True, True) and all(count == (False, False) for count in counts[:-1])
+    assert run.improve.epochs.adam.count == len(counts) - 1
 
 
 def test_learning_rate_decays_to_nothing():

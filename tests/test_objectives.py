@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from spo import objectives
-from spo.improve import LARGEST_LOG_RATIO, bounded
+from spo.losses import LARGEST_LOG_RATIO, bounded
 
 positive = st.floats(0.01, 10)
 advantages = st.one_of(positive, positive.map(lambda x: -x))
@@ -94,6 +94,191 @@ def test_scaling_the_advantage_scales_spo_and_ppo_but_not_simple(a, e, r, c):
         scaled = value(function, r, c * a, epsilon=e)
         assert scaled == pytest.approx(c * value(function, r, a, epsilon=e), rel=1e-9, abs=1e-9)
     assert value(objectives.simple, r, c * a, epsilon=e) == value(objectives.simple, r, a, epsilon=e)
+
+
+GOLDEN = json.loads((Path(__file__).parent / "golden" / "objectives.json").read_text())
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_numbers_of_the_original_implementations(name):
+    """Values and slopes that each original gave for fixed inputs (repository, commit and file stand beside them)."""
+    golden, objective = GOLDEN[name], objectives.OBJECTIVES[name]
+    inputs = {key: torch.tensor(numbers, dtype=torch.float64) for key, numbers in golden["inputs"].items()}
+    inputs["ratio"].requires_grad_()
+    result = objective.function(*(inputs[key] for key in objective.inputs), **golden["settings"])
+    result.sum().backward()
+    assert result.tolist() == pytest.approx(golden["value"], rel=1e-12, abs=1e-12)
+    assert inputs["ratio"].grad.tolist() == pytest.approx(golden["slope"], rel=1e-12, abs=1e-12)
+
+
+alphas = st.floats(0.01, 2)
+deltas = st.floats(0.001, 0.1)
+kls = st.floats(0, 0.2)
+
+
+@given(advantages, epsilons, alphas, ratios)
+def test_ppo_rb_is_highest_only_at_the_bound_and_below_ppo(a, e, alpha, r):
+    best = 1 + sign(a) * e
+    highest = value(objectives.ppo_rb, best, a, epsilon=e, alpha=alpha)
+    assert highest == pytest.approx(best * a)
+    here = value(objectives.ppo_rb, r, a, epsilon=e, alpha=alpha)
+    assert here <= value(objectives.ppo_clip, r, a, epsilon=e) + 1e-9 * (1 + abs(here))
+    if abs(r - best) > 1e-3:
+        assert here < highest
+
+
+@given(advantages, epsilons, alphas, ratios)
+def test_ppo_rb_slopes_back_beyond_the_bound_and_only_there(a, e, alpha, r):
+    best = 1 + sign(a) * e
+    assume(abs(r - best) > 1e-9)
+    is_beyond = sign(a) * (r - best) > 0
+    expected = -alpha * a if is_beyond else a
+    assert slope(objectives.ppo_rb, r, a, epsilon=e, alpha=alpha) == pytest.approx(expected)
+    assert value(objectives.ppo_rb, r, a, epsilon=e, alpha=0.0) == pytest.approx(
+        value(objectives.ppo_clip, r, a, epsilon=e), rel=1e-9, abs=1e-9
+    )
+
+
+@pytest.mark.parametrize("a", [2.0, -2.0])
+def test_at_the_bound_itself_the_gradient_is_still_the_policy_gradient(a):
+    bound = 1 + sign(a) * 0.5  # a bound that floating point hits exactly
+    assert slope(objectives.ppo_clip, bound, a, epsilon=0.5) == a
+    assert slope(objectives.ppo_rb, bound, a, epsilon=0.5, alpha=0.3) == a
+    assert slope(objectives.clip_higher, bound, a, epsilon=0.5, epsilon_high=0.5) == a
+
+
+def triggers(r: float, a: float, kl: float, delta: float) -> bool:
+    return kl >= delta and r * a > a
+
+
+@given(advantages, deltas, kls, ratios, alphas)
+def test_the_trust_region_trigger(a, delta, kl, r, alpha):
+    is_triggered = triggers(r, a, kl, delta)
+    plain, rollback = scalar(kl), {"delta": delta, "alpha": alpha}
+
+    def tr_ppo(ratio, advantage, **settings):
+        return objectives.tr_ppo(ratio, advantage, plain, **settings)
+
+    def tr_ppo_rb(ratio, advantage, **settings):
+        return objectives.tr_ppo_rb(ratio, advantage, plain, **settings)
+
+    assert slope(tr_ppo, r, a, delta=delta) == (0 if is_triggered else a)
+    assert slope(tr_ppo_rb, r, a, **rollback) == pytest.approx(-alpha * a if is_triggered else a)
+    assert slope(tr_ppo_rb, r, a, delta=delta, alpha=0.0) == slope(tr_ppo, r, a, delta=delta)
+    for function, settings in ((tr_ppo, {"delta": delta}), (tr_ppo_rb, rollback)):  # continuous in value
+        assert value(function, r, a, **settings) == pytest.approx(r * a)
+
+
+@pytest.mark.parametrize("kl, expected", [(0.03, 0.0), (0.0299, 2.0)])
+def test_the_trigger_includes_its_bound(kl, expected):
+    assert slope(lambda r, a: objectives.tr_ppo(r, a, scalar(kl), delta=0.03), 1.5, 2.0) == expected
+    assert slope(lambda r, a: objectives.tr_ppo(r, a, scalar(kl), delta=0.03), 1.0, 2.0) == 2.0  # not improved yet
+
+
+@given(advantages, kls, ratios, positive)
+def test_the_penalty_and_its_gradients(a, kl, r, beta):
+    variable = scalar(kl).requires_grad_()
+    penalized = objectives.ppo_penalty(scalar(r), scalar(a), variable, beta=beta)
+    penalized.backward()
+    assert penalized.item() == pytest.approx(r * a - beta * kl) and variable.grad.item() == pytest.approx(-beta)
+    assert slope(lambda x, y: objectives.ppo_penalty(x, y, scalar(kl), beta=beta), r, a) == pytest.approx(a)
+
+
+@pytest.mark.parametrize(
+    "kl, factor",
+    [(0.01 / 1.5, 1), (0.01 * 1.5, 1), (0.01, 1), (0.0066, 0.5), (0.0151, 2), (0.0, 0.5), (10.0, 2)],
+)
+def test_beta_doubles_halves_or_stays(kl, factor):
+    assert objectives.adapted_beta(0.7, kl, kl_target=0.01) == pytest.approx(0.7 * factor)
+
+
+@given(advantages, kls, ratios, positive, deltas)
+def test_spu_leaves_distant_states_out_and_differentiates_the_kl_elsewhere(a, kl, r, temperature, state_delta):
+    variable = scalar(kl).requires_grad_()
+    settings = {"temperature": temperature, "state_delta": state_delta}
+    f = objectives.spu(scalar(r), scalar(a), variable, **settings)
+    f.backward()
+    is_inside = kl < state_delta
+    assert f.item() == pytest.approx(r * a / temperature - kl if is_inside else 0)
+    assert variable.grad.item() == (-1 if is_inside else 0)
+    expected = a / temperature if is_inside else 0
+    assert slope(lambda x, y: objectives.spu(x, y, scalar(kl), **settings), r, a) == pytest.approx(expected)
+
+
+def test_spus_unmasked_optimum_is_the_exponentially_tilted_policy():
+    """Maximising E_old[r·A/λ] − KL(new‖old) over all policies of one state gives π ∝ π_old·exp(A/λ)."""
+    torch.manual_seed(0)
+    old, advantage = torch.randn(5, dtype=torch.float64).softmax(0), torch.randn(5, dtype=torch.float64)
+    logits = torch.zeros(5, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([logits], max_iter=500, tolerance_grad=1e-12, tolerance_change=1e-14)
+
+    def closure():
+        optimizer.zero_grad()
+        new = logits.softmax(0)
+        kl_reverse = (new * (new / old).log()).sum()
+        each = objectives.spu(new / old, advantage, kl_reverse.expand(5), temperature=0.7, state_delta=1e9)
+        loss = -(old * each).sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    tilted = old * (advantage / 0.7).exp()
+    torch.testing.assert_close(logits.softmax(0), tilted / tilted.sum(), rtol=1e-5, atol=1e-6)
+
+
+REFLECTIONS = [  # (r, r′, A′) and the partial derivatives of the reflected term alone
+    ((1.3, 1.02, 1.0), (0.0, 1.2)),
+    ((1.3, 1.3, 1.0), (0.0, 0.0)),
+    ((1.3, 0.7, 1.0), (0.7, 1.3)),
+    ((0.7, 1.02, -1.0), (0.0, -0.8)),
+]
+
+
+@pytest.mark.parametrize("point, expected", REFLECTIONS)
+def test_partial_derivatives_of_the_reflected_term(point, expected):
+    r, r_next = (scalar(x).requires_grad_() for x in point[:2])
+    one, zero = scalar(1.0), scalar(0.0)
+    objectives.rpo_reflective(r, zero, r_next, scalar(point[2]), one, reflection=1.0).backward()
+    assert (r.grad.item(), r_next.grad.item()) == pytest.approx(expected)
+
+
+@given(advantages, advantages, st.floats(0, 3), st.booleans())
+def test_the_reflective_gradient_at_the_old_policy(a, a_next, reflection, has_next):
+    r, r_next = (scalar(1.0).requires_grad_() for _ in range(2))
+    mask = scalar(float(has_next))
+    objectives.rpo_reflective(r, scalar(a), r_next, scalar(a_next), mask, reflection=reflection).backward()
+    assert r.grad.item() == pytest.approx(a + reflection * has_next * a_next)
+    assert r_next.grad.item() == pytest.approx(reflection * has_next * a_next)
+
+
+@given(advantages, epsilons, ratios)
+def test_without_a_successor_the_reflective_objective_is_ppo(a, e, r):
+    def alone(ratio, advantage, **settings):
+        return objectives.rpo_reflective(ratio, advantage, scalar(3.0), scalar(9.0), scalar(0.0), **settings)
+
+    assert value(alone, r, a, epsilon=e) == value(objectives.ppo_clip, r, a, epsilon=e)
+
+
+@given(advantages, epsilons, ratios)
+def test_beyond_the_paper(a, e, r):
+    """Each differs from PPO-Clip or SPO exactly where its name says."""
+    ppo, spo = value(objectives.ppo_clip, r, a, epsilon=e), value(objectives.spo, r, a, epsilon=e)
+    dual = value(objectives.ppo_dual_clip, r, a, epsilon=e, dual_clip=3.0)
+    assert dual == (max(ppo, 3 * a) if a < 0 else ppo)
+    assert value(objectives.aspo, r, a, epsilon=e) == (ppo if a > 0 else spo)
+    higher = value(objectives.clip_higher, r, a, epsilon=e, epsilon_high=2 * e)
+    assert higher == pytest.approx(min(r * a, min(max(r, 1 - e), 1 + 2 * e) * a), rel=1e-12)
+    assert value(objectives.surrogate, r, a) == r * a
+    assert objectives.deviation_exceeded(r, deviation_limit=e) == (r > e)
+
+
+@given(advantages, ratios, st.floats(0.1, 10), kls)
+def test_scaling_the_advantage_scales_every_objective_without_another_term(a, r, c, kl):
+    for name in ("ppo-rb", "tr-ppo", "tr-ppo-rb", "ppo-dual-clip", "aspo", "clip-higher", "espo"):
+        objective = objectives.OBJECTIVES[name]
+        extra = [scalar(kl)] if "kl" in objective.inputs else []
+        scaled = objective.function(scalar(r), scalar(c * a), *extra).item()
+        assert scaled == pytest.approx(c * objective.function(scalar(r), scalar(a), *extra).item(), rel=1e-9), name
 
 
 @given(advantages, epsilons, ratios)

@@ -216,7 +216,7 @@ def test_the_return_over_the_last_tenth():
 
 
 def test_the_authors_behaviour_is_four_things(tmp_path):
-    from spo.config import make_config
+    from spo.presets import make_config
 
     plain, paper = make_config("Hopper-v4"), make_config("Hopper-v4", paper=True)
     changed = {name for name in vars(plain) if getattr(plain, name) != getattr(paper, name)}

@@ -36,6 +36,7 @@ Simple Policy Optimization (Xie et al., ICML 2025)."""
 
 def main() -> None:
     """Runs a command; a refusal is one sentence on standard error and exit code 2."""
+    sys.path.insert(0, os.getcwd())  # so that --objective and ENV find a user's module here, as python -m would
     try:
         dispatch(sys.argv[1:])
     except Refusal as refusal:
@@ -68,7 +69,9 @@ def train_command(arguments: list[str]) -> None:
 
 def parse_train(arguments: list[str]) -> "Config":
     """The settings of `spo train`: what decides the defaults is looked at first, then every flag wins over them."""
-    from spo.config import Config, checked, unchecked_config
+    from spo.checks import checked
+    from spo.config import Config
+    from spo.presets import unchecked_config
 
     if {"-h", "--help"} & set(arguments):  # tyro prints it, with the paper's settings as defaults
         return parse(Config, arguments, "spo train", unchecked_config("ENV", None, None, None))
@@ -108,12 +111,15 @@ def compare_command(arguments: list[str]) -> None:
 
 
 def objectives_command(arguments: list[str]) -> None:
+    from spo.checks import flag
+    from spo.metrics import show
     from spo.objectives import OBJECTIVES
 
     parse(NoArguments, arguments, "spo objectives")
     for name, objective in OBJECTIVES.items():
-        settings = ", ".join(f"--{key.replace('_', '-')} {value:g}" for key, value in objective.settings.items())
-        print(f"{name:12} {objective.formula}\n{'':12} settings: {settings or 'none'}")
+        settings = ", ".join(f"{flag(key)} {show(value)}" for key, value in objective.settings.items())
+        label = "" if objective.is_of_the_paper else " [beyond the paper]"
+        print(f"{name}{label}\n    {objective.description}\n    {settings or 'no settings'} ({objective.source})")
 
 
 COMMANDS: dict[str, Callable[[list[str]], None]] = {

@@ -1,23 +1,16 @@
-"""The settings of a run: one flat, frozen record, where its values come from, and what is accepted."""
+"""The settings of a run: one flat, frozen record. Derived numbers are properties."""
 
 import dataclasses
-import json
-import math
-import os
-import tomllib
-import types
-import typing
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import resources
-from pathlib import Path
+from functools import cached_property, partial
 from typing import Annotated, Literal
 
 import tyro
 
 from spo import flags
 from spo.errors import Refusal
-from spo.objectives import OBJECTIVES, Objective
+from spo.objectives import OBJECTIVES, Objective, find_objective, settings_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +30,40 @@ class Config:
 
     objective: str = "spo"
     """The policy objective; `spo objectives` lists them."""
+    objective_arg: flags.KeyValues = dataclasses.field(default_factory=dict)
+    """Settings of an objective of your own, as key=value."""
     epsilon: flags.OptionalNumber = None
-    """Width of the ratio bound (unset: the objective's own)."""
+    """Width of the ratio bound."""
+    epsilon_high: flags.OptionalNumber = None
+    """Upper width of the ratio bound (clip-higher)."""
+    epsilon_next: flags.OptionalNumber = None
+    """Width of the successor's ratio bound (rpo-reflective)."""
+    reflection: flags.OptionalNumber = None
+    """Weight of the successor's term (rpo-reflective)."""
+    alpha: flags.OptionalNumber = None
+    """Slope of the rollback (ppo-rb, tr-ppo-rb)."""
+    beta: flags.OptionalNumber = None
+    """Weight of the KL penalty at the start (ppo-penalty)."""
+    kl_target: flags.NumberOrOff = None
+    """Mean KL towards which beta is adapted, or off (ppo-penalty)."""
+    temperature: flags.OptionalNumber = None
+    """Lambda of spu: how much the advantage counts against the KL."""
+    state_delta: flags.OptionalNumber = None
+    """KL beyond which a state is left out (spu)."""
+    delta: flags.OptionalNumber = None
+    """KL bound: of the trigger (tr-ppo, tr-ppo-rb), of the epochs (spu), of the step (trpo)."""
+    dual_clip: flags.OptionalNumber = None
+    """Lower bound of the objective in multiples of a negative advantage (ppo-dual-clip)."""
+    deviation_limit: flags.OptionalNumber = None
+    """Mean ratio deviation that ends an iteration's updates (espo)."""
+    damping: flags.OptionalNumber = None
+    """Damping of the Fisher matrix (trpo)."""
+    cg_steps: flags.OptionalCount = None
+    """Steps of the conjugate gradient (trpo)."""
+    backtrack: flags.OptionalNumber = None
+    """Factor of the line search (trpo)."""
+    backtrack_steps: flags.OptionalCount = None
+    """Most trials of the line search (trpo)."""
 
     steps: flags.Steps
     """Environment steps over all environments, such as 1e6, 1M or 200k; rounded down to whole iterations."""
@@ -52,8 +77,10 @@ class Config:
     """Gradient steps per epoch."""
     learning_rate: float
     """Adam's step size at the start."""
-    lr_schedule: Literal["linear", "constant"]
-    """Linear decays to zero over the run."""
+    lr_schedule: Literal["linear", "constant", "adaptive-kl"]
+    """Linear decays to zero over the run; adaptive-kl (beyond the paper) follows the KL of each minibatch."""
+    lr_kl_target: float = 0.01
+    """The KL that --lr-schedule adaptive-kl aims at."""
     adam_eps: float
     """Adam's epsilon."""
     max_grad_norm: float
@@ -96,7 +123,7 @@ class Config:
     """Also writes TensorBoard files into the run directory."""
     compile: Literal["auto", "on", "off"] = "auto"
     """Whether the update is compiled; auto does it where the run is long enough to gain."""
-    threads: flags.Threads = None
+    threads: flags.OptionalCount = None
     """Threads of torch (unset: chosen by the size of the networks)."""
     device: str = "cpu"
     """A torch device."""
@@ -126,15 +153,30 @@ class Config:
     def gradient_steps(self) -> int:
         return self.iterations * self.epochs * self.minibatches
 
-    @property
+    @cached_property
     def resolved_objective(self) -> Objective:
-        return OBJECTIVES[self.objective]
+        try:
+            return find_objective(self.objective)
+        except LookupError as error:
+            raise Refusal(f"--objective {self.objective} {error}")
 
     @property
     def objective_settings(self) -> dict[str, float]:
-        """The objective's settings: its own defaults, replaced by the flags that were given."""
-        given = {name: getattr(self, name) for name in OBJECTIVE_SETTINGS if getattr(self, name) is not None}
-        return self.resolved_objective.settings | given
+        """The objective's settings: its own defaults, replaced by what was given."""
+        return self.resolved_objective.settings | self.given_objective_settings
+
+    @property
+    def given_objective_settings(self) -> dict[str, float]:
+        flagged = {name: getattr(self, name) for name in OBJECTIVE_SETTINGS if getattr(self, name) is not None}
+        return flagged | self.objective_arg
+
+    def settings_for(self, function: Callable) -> dict[str, float]:
+        """The values of a function's keyword-only parameters."""
+        return {name: self.objective_settings[name] for name in settings_of(function)}
+
+    def bound(self, function: Callable | None) -> Callable | None:
+        """One of the objective's functions with its settings filled in."""
+        return partial(function, **self.settings_for(function)) if function else None
 
     @property
     def ratio_bound(self) -> float:
@@ -148,193 +190,13 @@ class Config:
             return None
         return self.ratio_bound if self.value_clip is None else self.value_clip
 
-    def learning_rate_at(self, iteration: int) -> float:
-        """lr·(1 − i/iterations), from iteration 0."""
+    def learning_rate_at(self, iteration: int) -> float | None:
+        """lr·(1 − i/iterations), from iteration 0; None where the update adapts it by itself."""
+        if self.lr_schedule == "adaptive-kl":
+            return None
         share = 1 - iteration / self.iterations if self.lr_schedule == "linear" else 1.0
         return self.learning_rate * share
 
 
-OBJECTIVE_SETTINGS = ("epsilon",)
+OBJECTIVE_SETTINGS = tuple({name: None for objective in OBJECTIVES.values() for name in objective.settings})
 """The settings that belong to an objective rather than to the trainer; None means the objective's own default."""
-
-FIELDS = {field.name: field for field in dataclasses.fields(Config)}
-HINTS = typing.get_type_hints(Config)
-
-ABOVE_ZERO = ("a number above 0", lambda x: x > 0)
-NOT_NEGATIVE = ("a number of at least 0", lambda x: x >= 0)
-UP_TO_ONE = ("a number from 0 to 1", lambda x: 0 <= x <= 1)
-BETWEEN_ZERO_AND_ONE = ("a number above 0 and below 1", lambda x: 0 < x < 1)
-COUNT = ("a whole number of at least 1", lambda x: x >= 1)
-LAYERS = ("whole numbers of at least 1", lambda sizes: all(size >= 1 for size in sizes))
-
-RANGES = {
-    "seed": ("a whole number from 0 to 2147483647", lambda x: 0 <= x < 2**31),
-    "epsilon": BETWEEN_ZERO_AND_ONE,
-    "steps": COUNT,
-    "envs": COUNT,
-    "horizon": COUNT,
-    "epochs": COUNT,
-    "minibatches": COUNT,
-    "learning_rate": ABOVE_ZERO,
-    "adam_eps": ABOVE_ZERO,
-    "max_grad_norm": ABOVE_ZERO,
-    "gamma": UP_TO_ONE,
-    "lam": UP_TO_ONE,
-    "value_coef": NOT_NEGATIVE,
-    "entropy_coef": NOT_NEGATIVE,
-    "value_clip": ("a number above 0, or off", lambda x: x == "off" or (not isinstance(x, str) and x > 0)),
-    "target_kl": ABOVE_ZERO,
-    "hidden": LAYERS,
-    "critic_hidden": LAYERS,
-    "eval_every": ("a whole number of at least 0", lambda x: x >= 0),
-    "threads": (
-        f"a whole number from 1 to {os.cpu_count()} (the cores of this machine)",
-        lambda x: 1 <= x <= os.cpu_count(),
-    ),
-}
-"""What each setting accepts, in words and as a test; the words are the error message."""
-
-
-def make_config(env: str, preset: str | None = None, config: str | None = None, **settings) -> Config:
-    """A checked Config; later sources win: preset, configuration file, --paper, explicit settings."""
-    unchecked = unchecked_config(env, preset, config, settings.get("paper"))
-    return checked(dataclasses.replace(unchecked, **_typed(settings)))
-
-
-def unchecked_config(env: str, preset: str | None, config: str | None, paper: bool | None) -> Config:
-    """The defaults that flags are laid over."""
-    from_file = read_settings(Path(config)) if config else {}
-    from_file.pop("env", None)
-    preset = preset or from_file.get("preset") or default_preset(env)
-    values = read_preset(preset) | from_file | {"env": env, "preset": preset, "config": config}
-    if paper is None:
-        paper = values.get("paper", False)
-    if paper:
-        values |= {"paper": True} | {
-            name: value for name, value in paper_behaviour(values).items() if name not in from_file
-        }
-    return Config(**_typed(values))
-
-
-def default_preset(env: str) -> str:
-    return "mujoco"
-
-
-def paper_behaviour(values: Mapping[str, object]) -> dict[str, str]:
-    """What --paper changes; a normaliser that is off stays off."""
-    normalizers = ("normalize_observation", "normalize_reward")
-    per_env = {name: "per-env" for name in normalizers if values[name] != "off"}
-    return {"truncation": "terminal"} | per_env
-
-
-def preset_names() -> list[str]:
-    names = [file.name.removesuffix(".toml") for file in resources.files("spo.presets").iterdir()]
-    return sorted(name for name in names if not name.startswith("_"))
-
-
-def read_preset(name: str) -> dict[str, object]:
-    if name not in preset_names():
-        raise Refusal(f"--preset {name} is unknown; accepted: {', '.join(preset_names())}")
-    return tomllib.loads(resources.files("spo.presets").joinpath(f"{name}.toml").read_text())
-
-
-def read_settings(path: Path) -> dict[str, object]:
-    """Settings from a TOML or JSON file; a run's config.json keeps them under "settings"."""
-    try:
-        text = path.read_text()
-        values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except (OSError, ValueError) as error:
-        raise Refusal(f"--config {path} cannot be read as TOML or JSON: {error}")
-    if not isinstance(values, dict):
-        raise Refusal(f"--config {path} holds a {type(values).__name__}; accepted is a table of settings")
-    return {name: value for name, value in values.get("settings", values).items() if name not in ("out", "config")}
-
-
-def _typed(values: Mapping[str, object]) -> dict[str, object]:
-    """The values as the fields want them, or a refusal that names the field."""
-    return {name: _as_field(name, value) for name, value in values.items()}
-
-
-def _as_field(name: str, value: object) -> object:
-    if name not in FIELDS:
-        raise Refusal(f"setting {name!r} is unknown; accepted: {', '.join(FIELDS)}")
-    accepted = HINTS[name]
-    if name == "steps" and isinstance(value, str | float):
-        value = flags.parse_steps(str(value))
-    if isinstance(value, list):
-        value = tuple(value)
-    if not _fits(value, accepted):
-        raise Refusal(f"{flag(name)} {value!r} is not accepted: it must be {_words(name, accepted)}")
-    return float(value) if accepted is float else value
-
-
-def _fits(value: object, accepted: object) -> bool:
-    origin, arguments = typing.get_origin(accepted), typing.get_args(accepted)
-    if origin is Literal:
-        return value in arguments
-    if origin is tuple:
-        return isinstance(value, tuple) and all(_fits(item, arguments[0]) for item in value)
-    if origin in (types.UnionType, typing.Union):
-        return any(_fits(value, argument) for argument in arguments)
-    if origin is dict:
-        return isinstance(value, dict)
-    if accepted in (int, float):
-        return isinstance(value, (int, accepted)) and not isinstance(value, bool)
-    return isinstance(value, accepted)
-
-
-def _words(name: str, accepted: object) -> str:
-    if typing.get_origin(accepted) is Literal:
-        return "one of " + ", ".join(typing.get_args(accepted))
-    if name in RANGES:
-        return RANGES[name][0]
-    kinds = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}
-    return kinds.get(accepted, "of another type")
-
-
-def flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
-def checked(config: Config) -> Config:
-    """The same config, or a refusal that names the value and what is accepted."""
-    if config.objective not in OBJECTIVES:
-        raise Refusal(f"--objective {config.objective} is unknown; accepted: {', '.join(OBJECTIVES)}")
-    for name, (words, accepts) in RANGES.items():
-        value = getattr(config, name)
-        if value is not None and not (_is_finite(value) and accepts(value)):
-            shown = " ".join(map(str, value)) if isinstance(value, tuple) else value
-            raise Refusal(f"{flag(name)} {shown} is not accepted: it must be {words}")
-    _check_objective_settings(config)
-    _check_batch(config)
-    return config
-
-
-def _is_finite(value: object) -> bool:
-    return not isinstance(value, float) or math.isfinite(value)
-
-
-def _check_objective_settings(config: Config) -> None:
-    own = config.resolved_objective.settings
-    for name in OBJECTIVE_SETTINGS:
-        if getattr(config, name) is not None and name not in own:
-            settings = ", ".join(map(flag, own)) or "none"
-            raise Refusal(f"{flag(name)} does not belong to objective {config.objective}; its settings: {settings}")
-
-
-def _check_batch(config: Config) -> None:
-    if config.batch_size % config.minibatches:
-        raise Refusal(
-            f"--minibatches {config.minibatches} does not divide the batch of {config.batch_size} samples"
-            f" ({config.envs} envs × horizon {config.horizon})"
-        )
-    if config.normalize_advantage == "minibatch" and config.minibatch_size < 2:
-        raise Refusal(
-            f"--minibatches {config.minibatches} leaves minibatches of one sample, which cannot be normalised;"
-            " use fewer, or --normalize-advantage batch"
-        )
-    if config.iterations < 1:
-        raise Refusal(
-            f"--steps {config.steps} is less than one iteration of {config.batch_size} steps"
-            f" ({config.envs} envs × horizon {config.horizon})"
-        )

@@ -23,6 +23,7 @@ class Gaussian:
         self.size = math.prod(space.shape)
         self.low, self.high = space.low, space.high
         self.outputs = self.size  # of the network; the log standard deviation does not depend on the state
+        self.params_size = 2 * self.size
         self.has_log_std = True
         self.action_shape, self.action_dtype = (self.size,), np.float32
 
@@ -61,7 +62,7 @@ class Categorical:
     """Discrete actions. Parameters (…, K): unnormalised log-probabilities."""
 
     def __init__(self, space: gym.spaces.Discrete):
-        self.size = self.outputs = int(space.n)
+        self.size = self.outputs = self.params_size = int(space.n)
         self.start = int(space.start)
         self.has_log_std = False
         self.action_shape, self.action_dtype = (), np.int64

@@ -30,7 +30,7 @@ def parse_key_values(texts: list[str]) -> dict[str, object]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key.isidentifier():
-            raise Refusal(f"--env-arg {text} is not accepted: it must be key=value")
+            raise Refusal(f"{text} is not accepted: --env-arg and --objective-arg take key=value")
         pairs[key] = _literal(value)
     return pairs
 
@@ -56,7 +56,7 @@ Steps = Annotated[int, _one("STEPS", parse_steps)]
 OptionalText = Annotated[str | None, _one("TEXT", str)]
 OptionalNumber = Annotated[float | None, _one("NUMBER", float)]
 NumberOrOff = Annotated[float | str | None, _one("NUMBER|off", parse_number_or_off)]
-Threads = Annotated[int | None, _one("COUNT", int)]
+OptionalCount = Annotated[int | None, _one("COUNT", int)]
 KeyValues = Annotated[
     dict[str, object],
     tyro.constructors.PrimitiveConstructorSpec(

@@ -1,4 +1,4 @@
-"""The rule that turns a rollout into a better policy: epochs of minibatch gradient steps.
+"""The first rule that turns a batch into a better policy: epochs of minibatch gradient steps.
 
 One step (gradient, clipping, Adam, statistics) is one function of tensors, so that eager and compiled training run
 the same code.
@@ -12,26 +12,12 @@ import torch
 from torch import Tensor
 
 from spo.config import Config
-from spo.distributions import Distribution
 from spo.errors import Refusal
-from spo.networks import FlatParameters
-from spo.rollout import Rollout
+from spo.losses import Batch, Feedback, Loss, ValueLoss, gradient, standardized
+from spo.objectives import inputs_of
 
-MEANS = (
-    "policy_loss",
-    "value_loss",
-    "entropy",
-    "grad_norm",
-    "ratio_deviation",
-    "outside_fraction",
-    "zero_gradient_fraction",
-    "rollback_fraction",
-)
-MAXIMA = ("ratio_deviation_max", "ratio_max")
 FIRST_BETA, SECOND_BETA = 0.9, 0.999
-LARGEST_LOG_RATIO, LARGEST_LOGGED_LOG_RATIO = 15.0, 80.0
-
-Batch = dict[str, Tensor]
+SMALLEST_LEARNING_RATE, LARGEST_LEARNING_RATE = 1e-5, 1e-2
 
 
 @dataclass
@@ -46,229 +32,191 @@ class AdamState:
     def like(cls, vector: Tensor) -> "AdamState":
         return cls(torch.zeros_like(vector), torch.zeros_like(vector))
 
-
-def make_batch(rollout: Rollout, advantage: Tensor, distribution: Distribution, device: str) -> Batch:
-    """The rollout flattened from (T, N) to (B,), with what learning needs."""
-    batch = {
-        "observation": rollout.observation,
-        "action": rollout.action,
-        "old_log_prob": distribution.log_prob(rollout.params, rollout.action),
-        "old_value": rollout.value,
-        "old_params": rollout.params,
-        "value_target": rollout.value + advantage,
-        "advantage": advantage,
-    }
-    return {name: tensor.flatten(0, 1).to(device) for name, tensor in batch.items()}
-
-
-def example_batch(inputs: tuple[int, ...], distribution: Distribution, size: int) -> Batch:
-    """A batch of zeros with the shapes and types of a real one, to compile with."""
-    action = torch.from_numpy(np.zeros((size, *distribution.action_shape), distribution.action_dtype))
-    scalars = ("old_log_prob", "old_value", "value_target", "advantage")
-    return {"observation": torch.zeros(size, *inputs), "action": action} | {n: torch.zeros(size) for n in scalars}
-
-
-def normalized(advantage: Tensor) -> Tensor:
-    return (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-
-
-def bounded(log_ratio: Tensor, largest: float = LARGEST_LOG_RATIO) -> Tensor:
-    """The log-ratio with its value capped and its gradient kept: no overflow, and a way back."""
-    return log_ratio + (log_ratio.clamp(max=largest) - log_ratio).detach()
-
-
-def value_loss(value: Tensor, old_value: Tensor, target: Tensor, bound: float | None) -> Tensor:
-    """½·mean of the squared error, or of the larger of it and the error of the value clipped around the old one."""
-    error = (value - target).square()
-    if bound is not None:
-        clipped = old_value + (value - old_value).clamp(-bound, bound)
-        error = torch.maximum(error, (clipped - target).square())
-    return 0.5 * error.mean()
-
-
-def gradient(function: Callable, variable: Tensor, *arguments) -> tuple[Tensor, object]:
-    """Gradient of a scalar function at a variable, and what the function returns beside the scalar.
-
-    torch.func is what a fullgraph compilation can trace; plain autograd is a third faster without one.
-    """
-    if torch.compiler.is_compiling():
-        return torch.func.grad(function, has_aux=True)(variable.detach(), *arguments)
-    leaf = variable.detach().requires_grad_()
-    with torch.enable_grad():
-        scalar, auxiliary = function(leaf, *arguments)
-    return torch.autograd.grad(scalar, leaf)[0], auxiliary
-
-
-@dataclass
-class Surrogate:
-    """An objective with its settings, ready to be evaluated on a minibatch."""
-
-    function: Callable[..., Tensor]
-    inputs: tuple[str, ...]
-    settings: dict[str, float]
-
-    def __call__(self, log_ratio: Tensor, inputs: dict[str, Tensor]) -> Tensor:
-        """f per sample, (B,); everything but the ratio comes from `inputs`."""
-        inputs = inputs | {"ratio": log_ratio.exp(), "log_ratio": log_ratio}
-        return self.function(*(inputs[name] for name in self.inputs), **self.settings)
-
-    def slope(self, log_ratio: Tensor, inputs: dict[str, Tensor]) -> Tensor:
-        """r·∂f/∂r per sample: what the objective does with each sample's probability."""
-        inputs = {name: tensor.detach() for name, tensor in inputs.items()}
-        return gradient(lambda x: (self(x, inputs).sum(), ()), log_ratio)[0]
-
-
-@dataclass
-class Loss:
-    """policy loss + c₁·value loss − c₂·entropy, as a function of the flat parameters and a minibatch.
-
-    Holds plain values only, so that a compiled step depends on nothing else.
-    """
-
-    parameters: FlatParameters
-    distribution: Distribution
-    surrogate: Surrogate
-    value_coef: float
-    entropy_coef: float
-    ratio_bound: float
-    value_bound: float | None
-    normalizes_minibatch: bool
-    fields: tuple[str, ...] = ("observation", "action", "old_log_prob", "old_value", "value_target", "advantage")
-
-    def __call__(self, vector: Tensor, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        params, value = self.parameters.call(vector, batch["observation"])
-        log_ratio = self.distribution.log_prob(params, batch["action"]) - batch["old_log_prob"]
-        advantage = normalized(batch["advantage"]) if self.normalizes_minibatch else batch["advantage"]
-        inputs = {"advantage": advantage}
-        policy_loss = -self.surrogate(bounded(log_ratio), inputs).mean()
-        entropy = self.distribution.entropy(params).mean()
-        value_error = value_loss(value, batch["old_value"], batch["value_target"], self.value_bound)
-        total = policy_loss + self.value_coef * value_error - self.entropy_coef * entropy
-        stats = {"policy_loss": policy_loss, "value_loss": value_error, "entropy": entropy}
-        stats |= ratio_statistics(log_ratio, self.ratio_bound)
-        stats |= slope_statistics(self.surrogate.slope(bounded(log_ratio), inputs), advantage)
-        return total, {name: stat.detach() for name, stat in stats.items()}
-
-
-def make_loss(parameters: FlatParameters, distribution: Distribution, config: Config) -> Loss:
-    objective = config.resolved_objective
-    return Loss(
-        parameters,
-        distribution,
-        Surrogate(objective.function, objective.inputs, config.objective_settings),
-        value_coef=config.value_coef,
-        entropy_coef=config.entropy_coef,
-        ratio_bound=config.ratio_bound,
-        value_bound=config.value_bound,
-        normalizes_minibatch=config.normalize_advantage == "minibatch",
-    )
-
-
-def ratio_statistics(log_ratio: Tensor, bound: float) -> dict[str, Tensor]:
-    """How far the ratios have left 1, from log-ratios capped only so that JSON stays finite."""
-    deviation = (log_ratio.detach().clamp(max=LARGEST_LOGGED_LOG_RATIO).exp() - 1).abs()
-    mean = deviation.mean()
-    outside = (deviation > bound).float().mean()
-    return {
-        "ratio_deviation": mean,
-        "ratio_deviation_max": mean,
-        "ratio_max": deviation.max(),
-        "outside_fraction": outside,
-    }
-
-
-def slope_statistics(slope: Tensor, advantage: Tensor) -> dict[str, Tensor]:
-    """Which samples the objective leaves alone, and which it pulls back against their advantage."""
-    return {
-        "zero_gradient_fraction": (slope == 0).float().mean(),
-        "rollback_fraction": (slope * advantage < 0).float().mean(),
-    }
+    def corrections(self) -> Tensor:
+        """Adam's bias corrections of the next step, computed in double precision."""
+        count = self.count + 1
+        return torch.tensor([1 / (1 - FIRST_BETA**count), 1 / (1 - SECOND_BETA**count)])
 
 
 def adam_step(
-    vector: Tensor, first: Tensor, second: Tensor, gradient: Tensor, scales: Tensor, max_norm: float, eps: float
-) -> Tensor:
-    """Clips the gradient to a norm and steps in place; does nothing if it is not finite. Returns the norm before."""
-    norm = gradient.square().sum().sqrt()
-    finite = norm.isfinite()
-    gradient = gradient * (max_norm / (norm + 1e-6)).clamp(max=1.0)
-    new_first = first + (1 - FIRST_BETA) * (gradient - first)
-    new_second = SECOND_BETA * second + (1 - SECOND_BETA) * gradient.square()
-    change = scales[0] * new_first / ((new_second * scales[1]).sqrt() + eps)
-    vector.copy_(torch.where(finite, vector - change, vector))
-    first.copy_(torch.where(finite, new_first, first))
-    second.copy_(torch.where(finite, new_second, second))
-    return norm
+    vector: Tensor,
+    moments: tuple[Tensor, Tensor],
+    slope: Tensor,
+    is_allowed: Tensor,
+    learning_rate: Tensor,
+    corrections: Tensor,
+    eps: float,
+) -> None:
+    """Steps in place, or changes nothing at all where it is not allowed."""
+    first, second = moments
+    new_first = first + (1 - FIRST_BETA) * (slope - first)
+    new_second = SECOND_BETA * second + (1 - SECOND_BETA) * slope.square()
+    change = learning_rate * corrections[0] * new_first / ((new_second * corrections[1]).sqrt() + eps)
+    vector.copy_(torch.where(is_allowed, vector - change, vector))
+    first.copy_(torch.where(is_allowed, new_first, first))
+    second.copy_(torch.where(is_allowed, new_second, second))
 
 
-def adam_scales(learning_rate: float, count: int) -> Tensor:
-    """Step size and scale of the second moment with Adam's bias corrections, computed in double precision."""
-    return torch.tensor([learning_rate / (1 - FIRST_BETA**count), 1 / (1 - SECOND_BETA**count)])
+def adapted_learning_rate(learning_rate: Tensor, kl: Tensor, target: float) -> Tensor:
+    """lr/1.5 if KL > 2·target, lr·1.5 if 0 < KL < target/2, within [1e-5, 1e-2]."""
+    lower = (learning_rate / 1.5).clamp(min=SMALLEST_LEARNING_RATE)
+    higher = (learning_rate * 1.5).clamp(max=LARGEST_LEARNING_RATE)
+    adapted = torch.where((kl > 0) & (kl < target / 2), higher, learning_rate)
+    return torch.where(kl > 2 * target, lower, adapted)
 
 
-def make_step(loss: Loss, max_norm: float, eps: float) -> Callable[..., Tensor]:
-    """One gradient step as a function of tensors; returns the statistics, MEANS then MAXIMA, as one tensor."""
+class Stepper:
+    """One gradient step as a function of tensors alone."""
 
-    def step(vector: Tensor, first: Tensor, second: Tensor, scales: Tensor, batch: Batch) -> Tensor:
+    def __init__(self, loss: Loss | ValueLoss, config: Config):
+        self.loss, self.max_norm, self.eps = loss, config.max_grad_norm, config.adam_eps
+        self.names = (*loss.statistics, "grad_norm")
+        self.kl_target = config.lr_kl_target if config.lr_schedule == "adaptive-kl" else None
+        self.ends_updates = config.bound(config.resolved_objective.ends_updates)
+
+    def __call__(
+        self,
+        vector: Tensor,
+        first: Tensor,
+        second: Tensor,
+        learning_rate: Tensor,
+        corrections: Tensor,
+        batch: Batch,
+        feedback: Feedback,
+    ) -> Tensor:
+        """Steps in place and returns the statistics taken before the step, in the order of `names`."""
         with torch.no_grad():
-            slope, stats = gradient(loss, vector, batch)
-            stats["grad_norm"] = adam_step(vector, first, second, slope, scales, max_norm, eps)
-            return torch.stack([stats[name] for name in MEANS + MAXIMA])
-
-    return step
+            slope, stats = gradient(self.loss, vector, batch, feedback)
+            stats["grad_norm"] = norm = slope.square().sum().sqrt()
+            if "minibatch_kl" in stats:
+                learning_rate.copy_(adapted_learning_rate(learning_rate, stats["minibatch_kl"], self.kl_target))
+            is_allowed = norm.isfinite()
+            if self.ends_updates is not None:
+                is_allowed = is_allowed & ~self.ends_updates(stats["ratio_deviation"])
+            clipped = slope * (self.max_norm / (norm + 1e-6)).clamp(max=1.0)
+            adam_step(vector, (first, second), clipped, is_allowed, learning_rate, corrections, self.eps)
+            return torch.stack([stats[name] for name in self.names])
 
 
 class GradientEpochs:
-    """Epochs of shuffled minibatches."""
+    """Epochs of shuffled minibatches with Adam."""
 
-    def __init__(self, loss: Loss, config: Config, generator: np.random.Generator):
+    def __init__(self, loss: Loss | ValueLoss, config: Config, generator: np.random.Generator):
         self.loss, self.config, self.generator = loss, config, generator
         self.adam = AdamState.like(loss.parameters.vector)
-        self.step = make_step(loss, config.max_grad_norm, config.adam_eps)
+        self.learning_rate = torch.tensor(config.learning_rate)
+        self.stepper = Stepper(loss, config)
+        self.step: Callable[..., Tensor] = self.stepper.__call__
 
-    def __call__(self, batch: Batch, learning_rate: float) -> dict[str, float]:
-        """Improves the policy in place and returns the statistics of the minibatches that were run."""
-        if self.config.normalize_advantage == "batch":
-            batch = batch | {"advantage": normalized(batch["advantage"])}
-        rows, epochs = [], 0
-        while epochs < self.config.epochs and not (epochs and self._target_kl_exceeded(batch)):
-            rows += self._epoch(batch, learning_rate)
+    def __call__(
+        self, batch: Batch, learning_rate: float | None, feedback: Feedback, has_enough: Callable[[], bool]
+    ) -> dict[str, float]:
+        """Runs the epochs, or fewer once an epoch was enough; the statistics of the minibatches that were run."""
+        if learning_rate is not None:
+            self.learning_rate.fill_(learning_rate)
+        rows: list[Tensor] = []
+        epochs, is_over = 0, False
+        while epochs < self.config.epochs and not is_over:
+            is_over = self._epoch(batch, feedback, rows) or has_enough()
             epochs += 1
-        return _summary(torch.stack(rows)) | divergences(self.loss, batch) | {"epochs": epochs}
+        return summarized(self.stepper.names, torch.stack(rows)) | {"epochs": epochs}
 
-    def compile(self, batch: Batch) -> None:
+    def compile(self, example: Batch, feedback: Feedback) -> None:
         """Compiles the step on a copy of the state, or raises what the compiler raised."""
         step = torch.compile(self.step, fullgraph=True, dynamic=False)
-        minibatch = {name: batch[name][: self.config.minibatch_size] for name in self.loss.fields}
-        state = (self.loss.parameters.vector, self.adam.first, self.adam.second)
-        step(*(tensor.clone() for tensor in state), adam_scales(0.0, 1), minibatch)
+        state = (self.loss.parameters.vector, self.adam.first, self.adam.second, self.learning_rate)
+        minibatch = {name: example[name] for name in self.loss.fields}
+        step(*(tensor.clone() for tensor in state), self.adam.corrections(), minibatch, feedback)
         self.step = step
 
-    def _epoch(self, batch: Batch, learning_rate: float) -> list[Tensor]:
-        """Permutes once and slices, which is cheaper than gathering every minibatch."""
-        size = self.config.minibatch_size
+    def _epoch(self, batch: Batch, feedback: Feedback, rows: list[Tensor]) -> bool:
+        """One pass; permutes once and slices, which is cheaper than gathering. True if the updates must end."""
+        size, vector = self.config.minibatch_size, self.loss.parameters.vector
         order = torch.from_numpy(self.generator.permutation(self.config.batch_size))
         shuffled = {name: batch[name][order] for name in self.loss.fields}
-        rows = []
         for start in range(0, len(order), size):
-            self.adam.count += 1
-            scales = adam_scales(learning_rate, self.adam.count)
             minibatch = {name: tensor[start : start + size] for name, tensor in shuffled.items()}
-            rows.append(self.step(self.loss.parameters.vector, self.adam.first, self.adam.second, scales, minibatch))
-        return rows
+            state = (vector, self.adam.first, self.adam.second, self.learning_rate, self.adam.corrections())
+            rows.append(self.step(*state, minibatch, feedback))
+            if self._must_end(rows[-1]):
+                return True
+            self.adam.count += 1
+        return False
 
-    def _target_kl_exceeded(self, batch: Batch) -> bool:
-        target = self.config.target_kl
-        return target is not None and divergences(self.loss, batch)["kl"] > target
+    def _must_end(self, row: Tensor) -> bool:
+        ends_updates = self.stepper.ends_updates
+        return ends_updates is not None and bool(ends_updates(row[self.stepper.names.index("ratio_deviation")]))
 
 
-def _summary(rows: Tensor) -> dict[str, float]:
-    """Means and maxima over the minibatches (M, statistics) that were run."""
+class FirstOrder:
+    """Improves policy and value together by gradient steps on one loss."""
+
+    def __init__(self, loss: Loss, config: Config, generator: np.random.Generator):
+        self.loss, self.config, self.objective = loss, config, config.resolved_objective
+        self.epochs = GradientEpochs(loss, config, generator)
+        fed_back = self.objective.fed_back
+        self.fed_back = {fed_back: config.objective_settings[fed_back]} if fed_back else {}
+        self.ends_epochs = config.bound(self.objective.ends_epochs)
+        self.wants_successors = loss.wants_successors
+
+    def __call__(self, batch: Batch, learning_rate: float | None) -> dict[str, float]:
+        """Improves in place and returns the iteration's statistics."""
+        batch = with_batch_advantage(batch, self.config)
+        used = dict(self.fed_back)
+        stats = self.epochs(batch, learning_rate, self.feedback, lambda: self._has_enough(batch))
+        stats |= divergences(self.loss, batch)
+        self._feed_back(stats)
+        if learning_rate is None:
+            stats["learning_rate"] = self.epochs.learning_rate.item()
+        return stats | used
+
+    @property
+    def feedback(self) -> Feedback:
+        return {name: torch.tensor(value) for name, value in self.fed_back.items()}
+
+    def compile(self, example: Batch) -> None:
+        self.epochs.compile(example, self.feedback)
+
+    def _has_enough(self, batch: Batch) -> bool:
+        """Whether the policy has moved so far over the full batch that no further epoch is wanted."""
+        if self.config.target_kl is None and self.ends_epochs is None:
+            return False
+        moved = divergences(self.loss, batch)
+        if self.config.target_kl is not None and moved["kl"] > self.config.target_kl:
+            return True
+        return self.ends_epochs is not None and self.ends_epochs(moved["kl_reverse"])
+
+    def _feed_back(self, stats: dict[str, float]) -> None:
+        adapt = self.objective.after_iteration
+        if adapt is None or "off" in self.config.settings_for(adapt).values():
+            return
+        (name,) = self.fed_back
+        depends_on = inputs_of(adapt)[1:]
+        bound = self.config.bound(adapt)
+        self.fed_back[name] = bound(self.fed_back[name], *(stats[other] for other in depends_on))
+
+
+def with_batch_advantage(batch: Batch, config: Config) -> Batch:
+    """Advantages standardised over the whole batch, where the settings ask for that."""
+    if config.normalize_advantage != "batch":
+        return batch
+    names = [name for name in ("advantage", "next_advantage") if name in batch]
+    return batch | {name: standardized(batch[name], batch["advantage"]) for name in names}
+
+
+def summarized(names: tuple[str, ...], rows: Tensor) -> dict[str, float]:
+    """Means over the minibatches (M, statistics), maxima of those whose name says so."""
     if not torch.isfinite(rows).all():
-        raise _diverged(rows)
-    split = len(MEANS)
-    means = dict(zip(MEANS, rows[:, :split].mean(0).tolist()))
-    return means | dict(zip(MAXIMA, rows[:, split:].amax(0).tolist()))
+        raise _diverged(names, rows)
+    means, maxima = rows.mean(0).tolist(), rows.amax(0).tolist()
+    return {name: maxima[i] if name.endswith("_max") else means[i] for i, name in enumerate(names)}
+
+
+def _diverged(names: tuple[str, ...], rows: Tensor) -> Refusal:
+    """Names the first statistic that is not finite; the parameters are still those before that step."""
+    step, column = (~torch.isfinite(rows)).nonzero()[0].tolist()
+    name, value = names[column].replace("_", " "), rows[step, column].item()
+    return Refusal(f"training diverged: the {name} became {value} at minibatch {step + 1} of the iteration")
 
 
 @torch.no_grad()
@@ -282,14 +230,6 @@ def divergences(loss: Loss, batch: Batch) -> dict[str, float]:
         "kl_reverse": kl_reverse.mean().item(),
         "kl_reverse_max": kl_reverse.max().item(),
     }
-
-
-def _diverged(rows: Tensor) -> Refusal:
-    """Names the first statistic that is not finite; the parameters are still those before that step."""
-    step, column = (~torch.isfinite(rows)).nonzero()[0].tolist()
-    name = (MEANS + MAXIMA)[column].replace("_", " ")
-    value = rows[step, column].item()
-    return Refusal(f"training diverged: the {name} became {value} at minibatch {step + 1} of the iteration")
 
 
 def explained_variance(value: Tensor, target: Tensor) -> float:

@@ -124,7 +124,7 @@ def announce(config: Config, choices: str) -> None:
     """Says what is about to run."""
     if config.quiet:
         return
-    settings = " ".join(f"{name} {value:g}" for name, value in config.objective_settings.items())
+    settings = ", ".join(f"{name} {show(value)}" for name, value in config.objective_settings.items())
     behaviour = "the authors' behaviour" if config.paper else "default behaviour"
     layers = "-".join(map(str, config.hidden))
     print(
@@ -145,6 +145,10 @@ def print_summary(config: Config, summary: Row, directory: RunDirectory) -> None
     print(f"maximum ratio deviation     {summary['ratio_deviation_max']:.4g}")
     print(f"steps per second            {summary['steps_per_second']:,.0f}")
     print(f"run directory               {directory.path}")
+
+
+def show(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.4g}"
 
 
 def clock(seconds: float) -> str:

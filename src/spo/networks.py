@@ -54,7 +54,10 @@ class ActorCritic(nn.Module):
         self.log_std = nn.Parameter(torch.zeros(distribution.outputs)) if distribution.has_log_std else None
         self.critic = mlp([inputs, *critic_hidden, 1], activation, 1.0, generator)
 
-    def forward(self, observation: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, observation: Tensor, part: str | None = None) -> Tensor | tuple[Tensor, Tensor]:
+        """Both outputs, or one of them: "params" or "value"."""
+        if part:
+            return getattr(self, part)(observation)
         return self.params(observation), self.value(observation)
 
     def params(self, observation: Tensor) -> Tensor:
@@ -89,9 +92,14 @@ class FlatParameters:
         chunks = vector.split(self.sizes)
         return {name: chunk.view(shape) for name, chunk, shape in zip(self.names, chunks, self.shapes)}
 
-    def call(self, vector: Tensor, observation: Tensor) -> tuple[Tensor, Tensor]:
-        """The network's output with the parameters of `vector`."""
-        return torch.func.functional_call(self.network, self.unflatten(vector), (observation,))
+    def call(self, vector: Tensor, observation: Tensor, part: str | None = None) -> Tensor | tuple[Tensor, Tensor]:
+        """The network's output, or a part of it, with the parameters of `vector`."""
+        return torch.func.functional_call(self.network, self.unflatten(vector), (observation, part))
+
+    @property
+    def policy_size(self) -> int:
+        """How many entries, from the start of the vector, belong to the policy; the rest is the critic's."""
+        return sum(size for name, size in zip(self.names, self.sizes) if not name.startswith("critic."))
 
 
 class NumpyActor:

@@ -2,12 +2,14 @@
 
 Positional parameters are data, one value per sample; keyword-only parameters are settings. The signature is the
 contract: the trainer computes only what a function asks for. Notation: `ratio` r = π_new(a|s) / π_old(a|s),
-`advantage` A after the trainer's normalisation, `epsilon` ε the width of the ratio bound.
+`advantage` A after the trainer's normalisation, `kl` = KL(old‖new) and `kl_reverse` = KL(new‖old) of the sample's
+state, `epsilon` ε the width of the ratio bound, `_next` what belongs to the sample that follows in the same episode.
 """
 
+import importlib
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -23,46 +25,215 @@ def spo(ratio: Tensor, advantage: Tensor, *, epsilon: float = 0.2) -> Tensor:
 
 
 def ppo_clip(ratio: Tensor, advantage: Tensor, *, epsilon: float = 0.2) -> Tensor:
-    """min(r·A, clip(r, 1 − ε, 1 + ε)·A): flat, so without gradient, beyond the bound (eq. 7 of the PPO paper)."""
+    """min(r·A, clip(r, 1 ± ε)·A): flat, so without gradient, beyond the bound."""
     return torch.minimum(ratio * advantage, ratio.clamp(1 - epsilon, 1 + epsilon) * advantage)
 
 
 def simple(ratio: Tensor, advantage: Tensor, *, epsilon: float = 0.2) -> Tensor:
-    """−(r − 1 − sign(A)·ε)²: the same maximum as SPO, blind to the size of A (f_simple, §5.1 of the SPO paper)."""
+    """−(r − 1 − sign(A)·ε)²: the same maximum as SPO, blind to the size of A."""
     return -(ratio - 1 - advantage.sign() * epsilon).square()
+
+
+def ppo_penalty(ratio: Tensor, advantage: Tensor, kl: Tensor, *, beta: float = 1.0) -> Tensor:
+    """r·A − β·KL(old‖new), with β adapted after every iteration towards a KL target."""
+    return ratio * advantage - beta * kl
+
+
+def adapted_beta(beta: float, kl: float, *, kl_target: float = 0.01) -> float:
+    """β/2 if the mean KL came out below target/1.5, β·2 if above 1.5·target, else β."""
+    return beta / 2 if kl < kl_target / 1.5 else beta * 2 if kl > kl_target * 1.5 else beta
+
+
+def spu(
+    ratio: Tensor, advantage: Tensor, kl_reverse: Tensor, *, temperature: float = 1.2, state_delta: float = 0.05
+) -> Tensor:
+    """r·A/λ − KL(new‖old) where that KL is below the state's bound, else 0; the choice has no gradient."""
+    return torch.where(kl_reverse < state_delta, ratio * advantage / temperature - kl_reverse, 0.0)
+
+
+def kl_reverse_exceeded(kl_reverse: float, *, delta: float = 0.05 / 1.3) -> bool:
+    """Ends an iteration's epochs once the mean KL(new‖old) over the batch exceeds δ."""
+    return kl_reverse > delta
+
+
+def ppo_rb(ratio: Tensor, advantage: Tensor, *, epsilon: float = 0.2, alpha: float = 0.3) -> Tensor:
+    """min(r·A, ((1 + α)·clip(r, 1 ± ε) − α·r)·A): PPO-Clip whose flat part slopes back."""
+    rollback = (1 + alpha) * ratio.clamp(1 - epsilon, 1 + epsilon) - alpha * ratio
+    return torch.minimum(ratio * advantage, rollback * advantage)
+
+
+def tr_ppo(ratio: Tensor, advantage: Tensor, kl: Tensor, *, delta: float = 0.025) -> Tensor:
+    """r·A, without gradient where KL(old‖new) ≥ δ and the sample has already improved (r·A > A)."""
+    surrogate = ratio * advantage
+    return torch.where((kl >= delta) & (surrogate > advantage), surrogate.detach(), surrogate)
+
+
+def tr_ppo_rb(ratio: Tensor, advantage: Tensor, kl: Tensor, *, delta: float = 0.03, alpha: float = 0.05) -> Tensor:
+    """r·A, with its slope turned to −α·A where KL(old‖new) ≥ δ and the sample has already improved."""
+    surrogate = ratio * advantage
+    rollback = (1 + alpha) * surrogate.detach() - alpha * surrogate
+    return torch.where((kl >= delta) & (surrogate > advantage), rollback, surrogate)
+
+
+def rpo_reflective(
+    ratio: Tensor,
+    advantage: Tensor,
+    ratio_next: Tensor,
+    advantage_next: Tensor,
+    has_next: Tensor,
+    *,
+    epsilon: float = 0.2,
+    epsilon_next: float = 0.1,
+    reflection: float = 0.3,
+) -> Tensor:
+    """PPO-Clip + β·min(r·r′·A′, clip(r, 1 ± ε)·clip(r′, 1 ± ε₁)·A′) with the sample that follows (Reflective)."""
+    clipped = ratio.clamp(1 - epsilon, 1 + epsilon) * ratio_next.clamp(1 - epsilon_next, 1 + epsilon_next)
+    reflected = torch.minimum(ratio * ratio_next * advantage_next, clipped * advantage_next)
+    return ppo_clip(ratio, advantage, epsilon=epsilon) + reflection * has_next * reflected
+
+
+def surrogate(ratio: Tensor, advantage: Tensor) -> Tensor:
+    """r·A, and nothing that bounds it."""
+    return ratio * advantage
+
+
+def ppo_dual_clip(ratio: Tensor, advantage: Tensor, *, epsilon: float = 0.2, dual_clip: float = 3.0) -> Tensor:
+    """PPO-Clip, and no lower than c·A where A < 0, so that a large ratio cannot dominate."""
+    clipped = ppo_clip(ratio, advantage, epsilon=epsilon)
+    return torch.where(advantage < 0, torch.maximum(clipped, dual_clip * advantage), clipped)
+
+
+def aspo(ratio: Tensor, advantage: Tensor, *, epsilon: float = 0.2) -> Tensor:
+    """PPO-Clip where A > 0, SPO where A ≤ 0."""
+    clipped, quadratic = ppo_clip(ratio, advantage, epsilon=epsilon), spo(ratio, advantage, epsilon=epsilon)
+    return torch.where(advantage > 0, clipped, quadratic)
+
+
+def clip_higher(ratio: Tensor, advantage: Tensor, *, epsilon: float = 0.2, epsilon_high: float = 0.28) -> Tensor:
+    """min(r·A, clip(r, 1 − ε, 1 + ε_high)·A): more room upwards."""
+    return torch.minimum(ratio * advantage, ratio.clamp(1 - epsilon, 1 + epsilon_high) * advantage)
+
+
+def deviation_exceeded(ratio_deviation: Tensor, *, deviation_limit: float = 0.25) -> Tensor:
+    """Ends an iteration's updates at a minibatch whose mean |r − 1| exceeds the limit, without stepping on it."""
+    return ratio_deviation > deviation_limit
+
+
+def settings_of(function: Callable | None) -> dict[str, float]:
+    """The keyword-only parameters of a function, with their defaults."""
+    parameters = inspect.signature(function).parameters.values() if function else ()
+    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def inputs_of(function: Callable | None) -> tuple[str, ...]:
+    """The positional parameters of a function."""
+    parameters = inspect.signature(function).parameters.values() if function else ()
+    return tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
 
 
 @dataclass(frozen=True)
 class Objective:
-    """A named objective and what its signature says about it."""
+    """A named objective, and what the trainer does around it.
+
+    `after_iteration` feeds a setting back: its first parameter names the setting, the others what it depends on.
+    `ends_epochs` and `ends_updates` say when an iteration has had enough. Their keyword-only parameters are settings
+    of the objective too.
+    """
 
     name: str
     function: Callable[..., Tensor]
+    source: str = "user"
+    after_iteration: Callable[..., float] | None = None
+    ends_epochs: Callable[..., bool] | None = None
+    ends_updates: Callable[..., Tensor] | None = None
+    trust_region: dict[str, float] = field(default_factory=dict)  # settings of TRPO's own improvement rule
+    formula: str = ""
+    is_of_the_paper: bool = True
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
         """The per-sample data that the function asks for, in its order."""
-        return tuple(name for name, p in self._parameters.items() if p.kind is not p.KEYWORD_ONLY)
+        return inputs_of(self.function)
 
     @cached_property
     def settings(self) -> dict[str, float]:
-        """The settings of the function with their defaults."""
-        return {name: p.default for name, p in self._parameters.items() if p.kind is p.KEYWORD_ONLY}
+        """All settings with their defaults."""
+        functions = (self.function, self.after_iteration, self.ends_epochs, self.ends_updates)
+        return {k: v for function in functions for k, v in settings_of(function).items()} | self.trust_region
 
     @property
-    def formula(self) -> str:
-        return inspect.getdoc(self.function).split("\n")[0]
+    def fed_back(self) -> str | None:
+        """The setting that the trainer adapts."""
+        return inputs_of(self.after_iteration)[0] if self.after_iteration else None
 
-    @cached_property
-    def _parameters(self):
-        return inspect.signature(self.function).parameters
+    @property
+    def description(self) -> str:
+        return self.formula or (inspect.getdoc(self.function) or "no description").split("\n")[0]
 
+
+PPO_PAPER = "Schulman et al., 2017"
+TRULY_PPO = "Wang et al., 2020"
 
 OBJECTIVES = {
     objective.name: objective
     for objective in (
-        Objective("spo", spo),
-        Objective("ppo-clip", ppo_clip),
-        Objective("simple", simple),
+        Objective("spo", spo, "Xie et al., 2025"),
+        Objective("ppo-clip", ppo_clip, PPO_PAPER),
+        Objective("ppo-penalty", ppo_penalty, PPO_PAPER, after_iteration=adapted_beta),
+        Objective("spu", spu, "Vuong et al., 2019", ends_epochs=kl_reverse_exceeded),
+        Objective("ppo-rb", ppo_rb, TRULY_PPO),
+        Objective("tr-ppo", tr_ppo, TRULY_PPO),
+        Objective("tr-ppo-rb", tr_ppo_rb, TRULY_PPO),
+        Objective("rpo-reflective", rpo_reflective, "Gan et al., 2024"),
+        Objective(
+            "trpo",
+            surrogate,
+            "Schulman et al., 2015",
+            trust_region={"delta": 0.01, "damping": 0.1, "cg_steps": 10, "backtrack": 0.8, "backtrack_steps": 10},
+            formula="max mean(r·A) subject to mean KL(old‖new) ≤ δ: one natural-gradient step with line search.",
+        ),
+        Objective("simple", simple, "Xie et al., 2025, §5.1"),
+        Objective("ppo-dual-clip", ppo_dual_clip, "Ye et al., 2020", is_of_the_paper=False),
+        Objective("aspo", aspo, "asymmetric mixture of PPO-Clip and SPO", is_of_the_paper=False),
+        Objective("clip-higher", clip_higher, "Yu et al., 2025 (DAPO)", is_of_the_paper=False),
+        Objective(
+            "espo",
+            surrogate,
+            "Sun et al., 2022",
+            ends_updates=deviation_exceeded,
+            formula="r·A; an iteration's updates end at the first minibatch whose mean |r − 1| exceeds the limit.",
+            is_of_the_paper=False,
+        ),
     )
 }
+
+
+def find_objective(name: str) -> Objective:
+    """A registered objective, or a user's function by its import path, `package.module:function`."""
+    if name in OBJECTIVES:
+        return OBJECTIVES[name]
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        raise LookupError(f"is unknown; accepted: {', '.join(OBJECTIVES)}, or package.module:function")
+    try:
+        function = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # whatever a user's module raises while it is imported
+        raise LookupError(f"cannot be imported: {type(error).__name__}: {error}")
+    return Objective(name, checked_function(function))
+
+
+def checked_function(function: object) -> Callable[..., Tensor]:
+    """The function, if its signature keeps the contract."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        raise LookupError(f"is a {type(function).__name__}; accepted is a function")
+    unknown = [name for name in inputs_of(function) if name not in INPUTS]
+    if unknown or not inputs_of(function):
+        raise LookupError(f"asks for {', '.join(unknown) or 'nothing'}; it can ask for {', '.join(INPUTS)}")
+    for p in parameters:
+        if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+            raise LookupError(f"takes {p}; accepted are named data and keyword-only settings")
+        if p.kind is p.KEYWORD_ONLY and not isinstance(p.default, int | float):
+            raise LookupError(f"has a setting {p.name!r} without a number as default")
+    return function

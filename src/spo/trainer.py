@@ -10,20 +10,23 @@ from pathlib import Path
 
 import torch
 
-from spo.config import Config, make_config
+from spo.config import Config
 from spo.distributions import distribution_for
 from spo.envs.in_process import InProcess, check_observation_space
 from spo.envs.making import MakeEnv, env_maker
 from spo.errors import Refusal
 from spo.evaluation import evaluate_policy
-from spo.improve import GradientEpochs, example_batch, explained_variance, make_batch, make_loss
+from spo.improve import FirstOrder, explained_variance
+from spo.losses import example_batch, make_batch, make_loss
 from spo.metrics import JsonLines, Progress, Row, Sink, TensorBoard, announce, print_summary
 from spo.networks import FlatParameters, actor_for
 from spo.normalize import ObservationNormalizer, RewardNormalizer
 from spo.policy import Policy, PolicySpec, load_policy, save_policy
+from spo.presets import make_config
 from spo.rollout import Collector, gae
 from spo.rundir import RunDirectory, append_row, write_json
 from spo.seeding import derived_seed, generator
+from spo.trust_region import TrustRegion
 
 COMPILE_FROM = 4000
 """Gradient steps from which a compiled update pays for its compilation (10 to 30 s once, then cached)."""
@@ -54,7 +57,8 @@ class Training:
             self._start_from(load_policy(config.init_from))
         self.parameters = FlatParameters(self.network)
         loss = make_loss(self.parameters, self.distribution, config)
-        self.improve = GradientEpochs(loss, config, generator(config.seed, "minibatches"))
+        rule = TrustRegion if config.resolved_objective.trust_region else FirstOrder
+        self.improve = rule(loss, config, generator(config.seed, "minibatches"))
         self.collector = self._collector()
 
     def _collector(self) -> Collector:
@@ -129,7 +133,7 @@ class Training:
             config.gamma,
             config.lam,
         )
-        batch = make_batch(rollout, advantage, self.distribution, config.device)
+        batch = make_batch(rollout, advantage, self.distribution, config.device, self.improve.wants_successors)
         stats = self.improve(batch, learning_rate)
         self.iteration += 1
         self.ratio_deviation_run_max = max(self.ratio_deviation_run_max, stats["ratio_deviation_max"])

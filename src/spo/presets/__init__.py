@@ -1,0 +1,67 @@
+"""Where settings come from: presets (the TOML files beside this one, each citing its source), files, --paper, flags."""
+
+import dataclasses
+import json
+import tomllib
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+
+from spo.checks import checked, typed
+from spo.config import Config
+from spo.errors import Refusal
+
+
+def make_config(env: str, preset: str | None = None, config: str | None = None, **settings) -> Config:
+    """A checked Config; later sources win: preset, configuration file, --paper, explicit settings."""
+    unchecked = unchecked_config(env, preset, config, settings.get("paper"))
+    return checked(dataclasses.replace(unchecked, **typed(settings)))
+
+
+def unchecked_config(env: str, preset: str | None, config: str | None, paper: bool | None) -> Config:
+    """The defaults that flags are laid over."""
+    from_file = read_settings(Path(config)) if config else {}
+    from_file.pop("env", None)
+    preset = preset or from_file.get("preset") or default_preset(env)
+    values = read_preset(preset) | from_file | {"env": env, "preset": preset, "config": config}
+    if paper is None:
+        paper = values.get("paper", False)
+    if paper:
+        values |= {"paper": True} | {
+            name: value for name, value in paper_behaviour(values).items() if name not in from_file
+        }
+    return Config(**typed(values))
+
+
+def default_preset(env: str) -> str:
+    return "mujoco"
+
+
+def paper_behaviour(values: Mapping[str, object]) -> dict[str, str]:
+    """What --paper changes; a normaliser that is off stays off."""
+    normalizers = ("normalize_observation", "normalize_reward")
+    per_env = {name: "per-env" for name in normalizers if values[name] != "off"}
+    return {"truncation": "terminal"} | per_env
+
+
+def preset_names() -> list[str]:
+    names = [file.name.removesuffix(".toml") for file in resources.files("spo.presets").iterdir()]
+    return sorted(name for name in names if not name.startswith("_"))
+
+
+def read_preset(name: str) -> dict[str, object]:
+    if name not in preset_names():
+        raise Refusal(f"--preset {name} is unknown; accepted: {', '.join(preset_names())}")
+    return tomllib.loads(resources.files("spo.presets").joinpath(f"{name}.toml").read_text())
+
+
+def read_settings(path: Path) -> dict[str, object]:
+    """Settings from a TOML or JSON file; a run's config.json keeps them under "settings"."""
+    try:
+        text = path.read_text()
+        values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except (OSError, ValueError) as error:
+        raise Refusal(f"--config {path} cannot be read as TOML or JSON: {error}")
+    if not isinstance(values, dict):
+        raise Refusal(f"--config {path} holds a {type(values).__name__}; accepted is a table of settings")
+    return {name: value for name, value in values.get("settings", values).items() if name not in ("out", "config")}

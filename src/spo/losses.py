@@ -1,0 +1,265 @@
+"""Losses as functions of the flat parameter vector and a minibatch, with the statistics taken on the way."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spo.config import Config
+from spo.distributions import Distribution
+from spo.errors import Refusal
+from spo.networks import FlatParameters
+from spo.objectives import settings_of
+from spo.rollout import Rollout
+
+LARGEST_LOG_RATIO, LARGEST_LOGGED_LOG_RATIO = 15.0, 80.0
+POLICY_STATISTICS = (
+    "policy_loss",
+    "value_loss",
+    "entropy",
+    "ratio_deviation",
+    "ratio_deviation_max",
+    "ratio_max",
+    "outside_fraction",
+    "zero_gradient_fraction",
+    "rollback_fraction",
+)
+
+Batch = dict[str, Tensor]
+Stats = dict[str, Tensor]
+Feedback = dict[str, Tensor]
+"""Settings that the trainer adapts, as tensors, so that a compiled step need not be compiled again."""
+
+
+def make_batch(
+    rollout: Rollout, advantage: Tensor, distribution: Distribution, device: str, successors: bool = False
+) -> Batch:
+    """The rollout flattened from (T, N) to (B,), with what learning needs."""
+    batch = {
+        "observation": rollout.observation,
+        "action": rollout.action,
+        "old_log_prob": distribution.log_prob(rollout.params, rollout.action),
+        "old_value": rollout.value,
+        "old_params": rollout.params,
+        "value_target": rollout.value + advantage,
+        "advantage": advantage,
+    }
+    if successors:
+        batch |= successors_of(batch, rollout.done)
+    return {name: tensor.flatten(0, 1).to(device) for name, tensor in batch.items()}
+
+
+def successors_of(batch: Batch, done: Tensor) -> Batch:
+    """For each (t, n) what belongs to (t + 1, n); no pair crosses an episode's or the rollout's end."""
+    has_next = (~done).float()
+    has_next[-1] = 0.0
+    names = ("observation", "action", "old_log_prob", "advantage")
+    shifted = {f"next_{name}": torch.cat([batch[name][1:], batch[name][-1:]]) for name in names}
+    return shifted | {"has_next": has_next}
+
+
+def example_batch(inputs: tuple[int, ...], distribution: Distribution, size: int) -> Batch:
+    """A batch of zeros with the shapes and types of a real one, to compile with."""
+    observation = torch.zeros(size, *inputs)
+    action = torch.from_numpy(np.zeros((size, *distribution.action_shape), distribution.action_dtype))
+    batch = {"observation": observation, "action": action, "next_observation": observation, "next_action": action}
+    scalars = ("old_log_prob", "old_value", "value_target", "advantage")
+    successors = ("next_old_log_prob", "next_advantage", "has_next")
+    params = torch.zeros(size, distribution.params_size)
+    return batch | {name: torch.zeros(size) for name in scalars + successors} | {"old_params": params}
+
+
+def standardized(advantage: Tensor, reference: Tensor) -> Tensor:
+    """Minus the mean and divided by the standard deviation of the reference."""
+    return (advantage - reference.mean()) / (reference.std() + 1e-8)
+
+
+def bounded(log_ratio: Tensor, largest: float = LARGEST_LOG_RATIO) -> Tensor:
+    """The log-ratio with its value capped and its gradient kept: no overflow, and a way back."""
+    return log_ratio + (log_ratio.clamp(max=largest) - log_ratio).detach()
+
+
+def value_loss(value: Tensor, old_value: Tensor, target: Tensor, bound: float | None) -> Tensor:
+    """½·mean of the squared error, or of the larger of it and the error of the value clipped around the old one."""
+    error = (value - target).square()
+    if bound is not None:
+        clipped = old_value + (value - old_value).clamp(-bound, bound)
+        error = torch.maximum(error, (clipped - target).square())
+    return 0.5 * error.mean()
+
+
+def gradient(function: Callable, variable: Tensor, *arguments) -> tuple[Tensor, object]:
+    """Gradient of a scalar function at a variable, and what the function returns beside the scalar.
+
+    torch.func is what a fullgraph compilation can trace; plain autograd is a third faster without one.
+    """
+    if torch.compiler.is_compiling():
+        return torch.func.grad(function, has_aux=True)(variable.detach(), *arguments)
+    leaf = variable.detach().requires_grad_()
+    with torch.enable_grad():
+        scalar, auxiliary = function(leaf, *arguments)
+    return torch.autograd.grad(scalar, leaf)[0], auxiliary
+
+
+def ratio_statistics(log_ratio: Tensor, bound: float) -> Stats:
+    """How far the ratios have left 1, from log-ratios capped only so that JSON stays finite."""
+    deviation = (log_ratio.detach().clamp(max=LARGEST_LOGGED_LOG_RATIO).exp() - 1).abs()
+    mean = deviation.mean()
+    return {
+        "ratio_deviation": mean,
+        "ratio_deviation_max": mean,
+        "ratio_max": deviation.max(),
+        "outside_fraction": (deviation > bound).float().mean(),
+    }
+
+
+def slope_statistics(slope: Tensor, advantage: Tensor) -> Stats:
+    """Which samples the objective leaves alone, and which it pulls back against their advantage."""
+    return {
+        "zero_gradient_fraction": (slope == 0).float().mean(),
+        "rollback_fraction": (slope * advantage < 0).float().mean(),
+    }
+
+
+@dataclass
+class Surrogate:
+    """An objective with its settings, ready to be evaluated on a minibatch."""
+
+    function: Callable[..., Tensor]
+    inputs: tuple[str, ...]
+    settings: dict[str, float]
+
+    @classmethod
+    def of(cls, config: Config) -> "Surrogate":
+        objective, values = config.resolved_objective, config.objective_settings
+        own = {name: values[name] for name in settings_of(objective.function) if name != objective.fed_back}
+        return cls(objective.function, objective.inputs, own)
+
+    def __call__(self, log_ratio: Tensor, inputs: dict[str, Tensor], feedback: Feedback) -> Tensor:
+        """f per sample, (B,); everything but the ratio comes from `inputs`."""
+        inputs = inputs | {"ratio": log_ratio.exp(), "log_ratio": log_ratio}
+        return self.function(*[inputs[name] for name in self.inputs], **self.settings, **feedback)
+
+    def slope(self, log_ratio: Tensor, inputs: dict[str, Tensor], feedback: Feedback) -> Tensor:
+        """r·∂f/∂r per sample: what the objective does with each sample's probability."""
+        inputs = {name: tensor.detach() for name, tensor in inputs.items()}
+        return gradient(lambda x: (self(x, inputs, feedback).sum(), ()), log_ratio)[0]
+
+
+@dataclass
+class Loss:
+    """policy loss + c₁·value loss − c₂·entropy.
+
+    Holds plain values only, so that a compiled step depends on nothing else.
+    """
+
+    parameters: FlatParameters
+    distribution: Distribution
+    surrogate: Surrogate
+    value_coef: float
+    entropy_coef: float
+    ratio_bound: float
+    value_bound: float | None
+    standardizes: bool
+    measures_kl: bool
+    statistics = POLICY_STATISTICS
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """What of a batch this loss reads."""
+        fields = ["observation", "action", "old_log_prob", "old_value", "value_target", "advantage"]
+        if self.measures_kl or {"kl", "kl_reverse"} & set(self.surrogate.inputs):
+            fields.append("old_params")
+        if self.wants_successors:
+            fields += ["next_observation", "next_action", "next_old_log_prob", "next_advantage", "has_next"]
+        return tuple(fields)
+
+    @property
+    def wants_successors(self) -> bool:
+        return bool({"ratio_next", "advantage_next", "has_next"} & set(self.surrogate.inputs))
+
+    def __call__(self, vector: Tensor, batch: Batch, feedback: Feedback) -> tuple[Tensor, Stats]:
+        params, value = self.parameters.call(vector, batch["observation"])
+        log_ratio = self.distribution.log_prob(params, batch["action"]) - batch["old_log_prob"]
+        inputs = self.inputs(vector, params, batch)
+        policy_loss = -self.surrogate(bounded(log_ratio), inputs, feedback).mean()
+        entropy = self.distribution.entropy(params).mean()
+        value_error = value_loss(value, batch["old_value"], batch["value_target"], self.value_bound)
+        total = policy_loss + self.value_coef * value_error - self.entropy_coef * entropy
+        stats = {"policy_loss": policy_loss, "value_loss": value_error, "entropy": entropy}
+        stats |= ratio_statistics(log_ratio, self.ratio_bound)
+        slope = self.surrogate.slope(bounded(log_ratio), inputs, feedback)
+        stats |= slope_statistics(slope, inputs["advantage"])
+        if self.measures_kl:
+            stats["minibatch_kl"] = self.distribution.kl(batch["old_params"], params).mean()
+        return total, {name: stat.detach() for name, stat in stats.items()}
+
+    def inputs(self, vector: Tensor, params: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """What the objective asks for besides the ratio, and nothing else."""
+        inputs = {"advantage": self._standardized(batch["advantage"], batch)}
+        if "kl" in self.surrogate.inputs:
+            inputs["kl"] = self.distribution.kl(batch["old_params"], params)
+        if "kl_reverse" in self.surrogate.inputs:
+            inputs["kl_reverse"] = self.distribution.kl(params, batch["old_params"])
+        if self.wants_successors:
+            next_params = self.parameters.call(vector, batch["next_observation"], part="params")
+            log_ratio = self.distribution.log_prob(next_params, batch["next_action"]) - batch["next_old_log_prob"]
+            inputs["ratio_next"] = bounded(log_ratio).exp()
+            inputs["advantage_next"] = self._standardized(batch["next_advantage"], batch)
+            inputs["has_next"] = batch["has_next"]
+        return inputs
+
+    def _standardized(self, advantage: Tensor, batch: Batch) -> Tensor:
+        return standardized(advantage, batch["advantage"]) if self.standardizes else advantage
+
+
+@dataclass
+class ValueLoss:
+    """c₁·value loss alone, for a rule that improves the policy in another way."""
+
+    parameters: FlatParameters
+    value_coef: float
+    value_bound: float | None
+    fields = ("observation", "old_value", "value_target")
+    statistics = ("value_loss",)
+
+    def __call__(self, vector: Tensor, batch: Batch, feedback: Feedback) -> tuple[Tensor, Stats]:
+        value = self.parameters.call(vector, batch["observation"], part="value")
+        error = value_loss(value, batch["old_value"], batch["value_target"], self.value_bound)
+        return self.value_coef * error, {"value_loss": error.detach()}
+
+
+def make_loss(parameters: FlatParameters, distribution: Distribution, config: Config) -> Loss:
+    surrogate = Surrogate.of(config)
+    _check_objective(config, surrogate)
+    return Loss(
+        parameters,
+        distribution,
+        surrogate,
+        value_coef=config.value_coef,
+        entropy_coef=config.entropy_coef,
+        ratio_bound=config.ratio_bound,
+        value_bound=config.value_bound,
+        standardizes=config.normalize_advantage == "minibatch",
+        measures_kl=config.lr_schedule == "adaptive-kl",
+    )
+
+
+def _check_objective(config: Config, surrogate: Surrogate) -> None:
+    """Tries a user's function once on a few samples, because (B,) against (B, 1) would broadcast silently."""
+    samples = torch.linspace(0.5, 1.5, 6)
+    advantage = torch.tensor([1.0, -1.0, 0.5, -0.5, 0.0, 2.0])
+    inputs = {name: samples.abs() for name in ("kl", "kl_reverse", "ratio_next", "advantage_next", "has_next")}
+    fed_back = config.resolved_objective.fed_back
+    feedback = {fed_back: torch.tensor(config.objective_settings[fed_back])} if fed_back else {}
+    try:
+        result = surrogate(samples.log(), inputs | {"advantage": advantage}, feedback)
+        shape, is_finite = tuple(result.shape), bool(result.isfinite().all())
+    except Exception as error:  # whatever a user's function raises
+        raise Refusal(f"--objective {config.objective} failed on a sample: {type(error).__name__}: {error}") from error
+    if shape != samples.shape:
+        raise Refusal(f"--objective {config.objective} returned shape {shape} for 6 samples; accepted is (6,)")
+    if not is_finite:
+        raise Refusal(f"--objective {config.objective} returned a value that is not finite for ratios from 0.5 to 1.5")
