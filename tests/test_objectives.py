@@ -1,5 +1,8 @@
 """The objectives' mathematics, on random samples in double precision (docs/objectives.md lists the properties)."""
 
+import json
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import assume, given

@@ -4,6 +4,7 @@ One step (gradient, clipping, Adam, statistics) is one function of tensors, so t
 the same code.
 """
 
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -98,6 +99,16 @@ class Stepper:
             return torch.stack([stats[name] for name in self.names])
 
 
+def with_own_code(stepper: Stepper) -> Callable[..., Tensor]:
+    """The stepper's call with a code object of its own.
+
+    torch keeps compilations per code object and gives up after eight; a process may train more often than that.
+    """
+    call = Stepper.__call__
+    copy = types.FunctionType(call.__code__.replace(), call.__globals__, call.__name__, None, call.__closure__)
+    return types.MethodType(copy, stepper)
+
+
 class GradientEpochs:
     """Epochs of shuffled minibatches with Adam."""
 
@@ -123,7 +134,7 @@ class GradientEpochs:
 
     def compile(self, example: Batch, feedback: Feedback) -> None:
         """Compiles the step on a copy of the state, or raises what the compiler raised."""
-        step = torch.compile(self.step, fullgraph=True, dynamic=False)
+        step = torch.compile(with_own_code(self.stepper), fullgraph=True, dynamic=False)
         state = (self.loss.parameters.vector, self.adam.first, self.adam.second, self.learning_rate)
         minibatch = {name: example[name] for name in self.loss.fields}
         step(*(tensor.clone() for tensor in state), self.adam.corrections(), minibatch, feedback)

@@ -61,14 +61,14 @@ def successors_of(batch: Batch, done: Tensor) -> Batch:
 
 
 def example_batch(inputs: tuple[int, ...], distribution: Distribution, size: int) -> Batch:
-    """A batch of zeros with the shapes and types of a real one, to compile with."""
-    observation = torch.zeros(size, *inputs)
-    action = torch.from_numpy(np.zeros((size, *distribution.action_shape), distribution.action_dtype))
-    batch = {"observation": observation, "action": action, "next_observation": observation, "next_action": action}
-    scalars = ("old_log_prob", "old_value", "value_target", "advantage")
-    successors = ("next_old_log_prob", "next_advantage", "has_next")
-    params = torch.zeros(size, distribution.params_size)
-    return batch | {name: torch.zeros(size) for name in scalars + successors} | {"old_params": params}
+    """A batch of zeros with the shapes and types of a real one, to compile with; no two tensors are the same."""
+    batch = {}
+    for prefix in ("", "next_"):
+        action = np.zeros((size, *distribution.action_shape), distribution.action_dtype)
+        batch |= {f"{prefix}observation": torch.zeros(size, *inputs), f"{prefix}action": torch.from_numpy(action)}
+        batch |= {f"{prefix}{name}": torch.zeros(size) for name in ("old_log_prob", "advantage")}
+    batch |= {name: torch.zeros(size) for name in ("old_value", "value_target", "has_next")}
+    return batch | {"old_params": torch.zeros(size, distribution.params_size)}
 
 
 def standardized(advantage: Tensor, reference: Tensor) -> Tensor:

@@ -1,0 +1,37 @@
+"""Every objective learns: a discrete task, a continuous one, and two iterations of a MuJoCo task."""
+
+import numpy as np
+import pytest
+
+from probes import iterate, training
+from spo.objectives import OBJECTIVES
+
+PENDULUM_ITERATIONS = {"espo": 150}  # without a bound on the ratio it takes its time: -1200 after 58, -200 after 150
+
+
+def returns(env: str, objective: str, iterations: int, **settings) -> list[float]:
+    """The returns of all episodes, in the order in which they ended."""
+    run = training(env, objective=objective, **settings)
+    episodes = [run.iterate()[1] for _ in range(iterations)]
+    return [episode["return"] for rows in episodes for episode in rows]
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_cartpole(objective):
+    finished = returns("CartPole-v1", objective, 39, steps=40_000)
+    assert np.mean(finished[:50]) < 40 and np.mean(finished[-20:]) > 120
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_pendulum(objective):
+    finished = returns("Pendulum-v1", objective, PENDULUM_ITERATIONS.get(objective, 58), lr_schedule="constant")
+    assert np.mean(finished[:50]) < -1000 and np.mean(finished[-30:]) > -800
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_hopper_runs(objective):
+    run = training("Hopper-v4", objective=objective, preset="mujoco")
+    before = run.parameters.vector.clone()
+    rows = iterate(run, 2)
+    assert rows[1]["env_steps"] == 4096 and all(np.isfinite(list(rows[1].values())))
+    assert not run.parameters.vector.equal(before)
