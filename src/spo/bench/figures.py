@@ -28,6 +28,7 @@ def save(figure, name: str, out: Path, formats: tuple[str, ...] = FORMATS) -> li
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
     for path, ending in zip(paths, formats):
         figure.savefig(path, dpi=150, bbox_inches="tight", metadata=dates[ending])
+    pyplot().close(figure)
     return paths
 
 
