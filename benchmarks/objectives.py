@@ -11,7 +11,7 @@ import time
 
 import torch
 
-from spo.envs.making import env_maker
+from spo.envs.making import EnvMaker
 from spo.objectives import OBJECTIVES
 from spo.presets import make_config
 from spo.trainer import Training
@@ -21,7 +21,7 @@ ITERATIONS = 5
 
 def prepared(env: str, objective: str) -> Training:
     config = make_config(env, steps=10**7, objective=objective)
-    training = Training(config, env_maker(env, {}))
+    training = Training(config, EnvMaker(env, {}))
     path, reason = training.choose_update_path()
     print(f"{objective}: update {path} ({reason})", flush=True)
     training.iterate()

@@ -13,8 +13,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from spo.envs.making import env_maker
-from spo.improve import example_batch, make_batch
+from spo.envs.making import EnvMaker
+from spo.losses import example_batch, make_batch
 from spo.presets import make_config
 from spo.rollout import gae
 from spo.trainer import Training
@@ -32,7 +32,7 @@ def best(function: Callable[[], object], repeats: int = 5) -> float:
 
 def measure(env: str, hidden: tuple[int, ...]) -> dict[str, float]:
     config = make_config(env, steps=10**7, hidden=hidden)
-    training = Training(config, env_maker(env, {}))
+    training = Training(config, EnvMaker(env, {}))
     collector, horizon = training.collector, config.horizon
     rollout = collector.collect()
     masks = (rollout.terminated, rollout.done)
@@ -42,7 +42,7 @@ def measure(env: str, hidden: tuple[int, ...]) -> dict[str, float]:
 
     batch = make_batch(rollout, advantages(), training.distribution, "cpu")
     actions = [training.distribution.to_env(action.numpy()) for action in rollout.action]
-    raw = np.random.default_rng(0).normal(size=(config.envs, *training.spec.observation_shape))
+    raw = np.random.default_rng(0).normal(size=(config.envs, *training.spec.layout.shape))
     never = np.zeros(config.envs, dtype=bool)
 
     def normalise():
@@ -58,9 +58,7 @@ def measure(env: str, hidden: tuple[int, ...]) -> dict[str, float]:
         "collecting, all of it": best(collector.collect),
         "update, eager": best(lambda: training.improve(batch, 1e-4)),
     }
-    training.improve.compile(
-        example_batch(training.spec.observation_shape, training.distribution, config.minibatch_size)
-    )
+    training.improve.compile(example_batch(training.spec.layout, training.distribution, config.minibatch_size))
     parts["update, compiled"] = best(lambda: training.improve(batch, 1e-4))
     parts["iteration, compiled"] = best(training.iterate, repeats=8)
     return parts | {"steps": config.batch_size}

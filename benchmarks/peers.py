@@ -15,12 +15,12 @@ import time
 
 
 def ours(env: str, hidden: list[int], steps: int) -> float:
-    from spo.envs.making import env_maker
+    from spo.envs.making import EnvMaker
     from spo.presets import make_config
     from spo.trainer import Training
 
     config = make_config(env, steps=10**7, hidden=tuple(hidden), objective="ppo-clip")
-    training = Training(config, env_maker(env, {}))
+    training = Training(config, EnvMaker(env, {}))
     training.choose_update_path()
     for _ in range(2):
         training.iterate()

@@ -3,7 +3,7 @@
 import gymnasium as gym
 import numpy as np
 
-from spo.envs.making import env_maker
+from spo.envs.making import EnvMaker
 from spo.presets import make_config
 from spo.trainer import Training
 
@@ -120,7 +120,7 @@ def training(env, **settings) -> Training:
     name = env if isinstance(env, str) else "probe"
     defaults = {"preset": "classic", "steps": 10**6, "compile": "off"}
     config = make_config(name, **defaults | settings)
-    return Training(config, env_maker(env, config.env_arg))
+    return Training(config, EnvMaker(env, config.env_arg))
 
 
 def iterate(run: Training, times: int) -> list[dict]:

@@ -20,7 +20,8 @@ LAYERS = [
     {"losses", "policy"},
     {"rollout"},
     {"networks", "envs", "normalize", "config", "rundir"},
-    {"distributions", "flags"},
+    {"encoders"},
+    {"distributions", "flags", "spaces"},
     {"objectives", "seeding", "errors"},
 ]
 DEPTH = {name: depth for depth, layer in enumerate(LAYERS) for name in layer}

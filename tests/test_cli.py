@@ -50,7 +50,6 @@ BAD_INPUT = [
     ((*TRAIN, "--env-arg", "gravity=9"), "environment 'CartPole-v1' cannot be made: TypeError"),
     ((*TRAIN, "--config", "missing.toml"), "--config missing.toml cannot be read"),
     ((*TRAIN, "--init-from", "nowhere"), "nowhere holds no policy"),
-    (("train", "Blackjack-v1"), "observation space Tuple"),
     (("eval", "nowhere"), "nowhere is not a run directory: it has no config.json"),
     (("compare", "CartPole-v1", "--objectives", "spo", "pp0"), "--objective pp0 is unknown"),
     (("compare", "CartPole-v1", "--wings", "2"), "Unrecognized options: --wings"),

@@ -10,7 +10,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from probes import ActionReward, Counting, iterate, training
 from spo.distributions import distribution_for
 from spo.errors import Refusal
-from spo.improve import AdamState, adam_step, adapted_learning_rate, explained_variance
+from spo.improve import AdamState, adam_step, adapted_learning_rate, divergences, explained_variance
 from spo.losses import (
     LARGEST_LOGGED_LOG_RATIO,
     example_batch,
@@ -19,8 +19,9 @@ from spo.losses import (
     slope_statistics,
     value_loss,
 )
-from spo.objectives import OBJECTIVES
+from spo.objectives import OBJECTIVES, Objective
 from spo.rollout import gae
+from spo.spaces import ObservationLayout
 
 TASKS = {"discrete": "CartPole-v1", "continuous": "Pendulum-v1"}
 
@@ -98,7 +99,7 @@ def test_the_compiled_update_equals_the_eager_one(objective, space):
     """Every parameter agrees to 1e-5 after an iteration from equal weights and batch."""
     settings = {"objective": objective, "envs": 4, "horizon": 64, "epochs": 4, "hidden": (16,), "entropy_coef": 0.01}
     eager, compiled = (training(TASKS[space], **settings) for _ in range(2))
-    example = example_batch(compiled.spec.observation_shape, compiled.distribution, compiled.config.minibatch_size)
+    example = example_batch(compiled.spec.layout, compiled.distribution, compiled.config.minibatch_size)
     compiled.improve.compile(example)
     rows = [iterate(run, 1)[0] for run in (eager, compiled)]
     torch.testing.assert_close(compiled.parameters.vector, eager.parameters.vector, rtol=0, atol=1e-5)
@@ -132,7 +133,7 @@ def test_adam_equals_torch():
 def test_the_joint_gradient_is_clipped_to_its_norm():
     """Against torch's clipping, through one whole step on a batch with a large value error."""
     run = training("CartPole-v1", envs=4, horizon=32, minibatches=1, epochs=1, max_grad_norm=0.5)
-    batch = example_batch((4,), run.distribution, 128)
+    batch = example_batch(run.spec.layout, run.distribution, 128)
     batch["value_target"] = torch.full((128,), 100.0)
     leaf = run.parameters.vector.clone().requires_grad_()
     run.improve.loss(leaf, batch, {})[0].backward()
@@ -152,7 +153,7 @@ def test_a_step_that_is_not_allowed_changes_nothing():
 @pytest.mark.parametrize("field", ["observation", "advantage", "value_target", "old_log_prob"])
 def test_a_poisoned_batch_stops_the_run_before_it_trains(field):
     run = training("CartPole-v1", envs=4, horizon=32, minibatches=1, epochs=1)
-    batch = example_batch((4,), run.distribution, 128)
+    batch = example_batch(run.spec.layout, run.distribution, 128)
     batch[field] = batch[field].clone()
     batch[field].view(-1)[5] = float("nan")
     before = run.parameters.vector.clone()
@@ -189,7 +190,7 @@ def test_beyond_the_bound_ppo_leaves_samples_alone_and_spo_pulls_them_back():
     rows = {}
     for objective in ("spo", "ppo-clip"):
         run = training("CartPole-v1", objective=objective, envs=4, horizon=32, minibatches=1, epochs=1)
-        batch = example_batch((4,), run.distribution, 128)
+        batch = example_batch(run.spec.layout, run.distribution, 128)
         advantage = torch.tensor([1.0, -1.0]).repeat(64)
         # log 2 is the old log-probability of either action; ratio 1.5 where A > 0, 0.5 where A < 0
         old = -torch.tensor([2.0, 2.0]).log() - torch.tensor([1.5, 0.5]).log()
@@ -258,6 +259,26 @@ def test_only_what_an_objective_asks_for_is_computed(monkeypatch):
 
 def run_feedback(run):
     return getattr(run.improve, "feedback", {})
+
+
+def both_divergences(ratio, kl, kl_reverse):
+    return ratio + kl + kl_reverse
+
+
+def test_kl_is_from_the_old_policy_and_kl_reverse_from_the_new(monkeypatch):
+    """Against torch, where the two differ: the trust region is KL(old‖new), SPU's KL(new‖old)."""
+    monkeypatch.setitem(OBJECTIVES, "both", Objective("both", both_divergences))
+    run = training("CartPole-v1", objective="both", envs=4, horizon=32, minibatches=1)
+    _, batch = batch_of(run)
+    new_params = batch["old_params"] + torch.tensor([3.0, 0.0])
+    inputs = run.improve.loss.inputs(run.parameters.vector, new_params, batch)
+    old, new = (torch.distributions.Categorical(logits=params) for params in (batch["old_params"], new_params))
+    torch.testing.assert_close(inputs["kl"], torch.distributions.kl_divergence(old, new))
+    torch.testing.assert_close(inputs["kl_reverse"], torch.distributions.kl_divergence(new, old))
+    assert (inputs["kl"] - inputs["kl_reverse"]).abs().min() > 0.1
+    moved = divergences(run.improve.loss, batch | {"old_params": new_params})
+    assert moved["kl"] == pytest.approx(inputs["kl_reverse"].mean().item(), rel=1e-4)
+    assert moved["kl_reverse"] == pytest.approx(inputs["kl"].mean().item(), rel=1e-4)
 
 
 def test_successors_cross_neither_an_episode_nor_the_rollout():
@@ -335,7 +356,8 @@ def test_networks_start_orthogonal():
 def test_acting_in_numpy_equals_torch(activation, hidden):
     from spo.networks import ActorCritic, NumpyActor, TorchActor
 
-    network = ActorCritic(5, distribution_for(gym.spaces.Box(-1, 1, (3,))), hidden, (16,), activation, seed=3)
+    layout = ObservationLayout(gym.spaces.Box(-1, 1, (5,)))
+    network = ActorCritic(layout, distribution_for(gym.spaces.Box(-1, 1, (3,))), hidden, (16,), activation, seed=3)
     network.requires_grad_(False)
     observation = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)
     for ours, theirs in zip(NumpyActor(network)(observation), TorchActor(network, "cpu")(observation)):

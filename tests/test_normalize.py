@@ -29,14 +29,14 @@ def test_groups_are_independent_and_merge_into_the_whole():
 
 
 def test_only_chosen_environments_are_counted():
-    normalizer = ObservationNormalizer("per-env", 3, (2,))
+    normalizer = ObservationNormalizer("per-env", 3, 2)
     normalizer.update(np.ones((3, 2)), np.array([False, True, False]))
     assert normalizer.moments.count.ravel() == pytest.approx([1e-4, 1.0001, 1e-4])
     assert normalizer.moments.mean[0].tolist() == [0, 0] and normalizer.moments.mean[1] == pytest.approx(1, rel=1e-3)
 
 
 def test_observations_are_clipped_and_single_precision():
-    normalizer = ObservationNormalizer("shared", 2, (1,))
+    normalizer = ObservationNormalizer("shared", 2, 1)
     for _ in range(10):
         normalizer.update(np.array([[1.0], [-1.0]]))
     normalized = normalizer(np.array([[1e6], [-1e6]]))
@@ -67,7 +67,7 @@ def test_per_environment_statistics_equal_gymnasiums_wrappers():
     """The authors' trainer: each environment in its own wrappers, final observations counted."""
     wrapped = gym.wrappers.NormalizeReward(gym.wrappers.NormalizeObservation(Recorded()), gamma=0.9)
     plain = Recorded()
-    observations = ObservationNormalizer("per-env", 1, (2,))
+    observations = ObservationNormalizer("per-env", 1, 2)
     rewards = RewardNormalizer("per-env", 1, 0.9, authors=True)
 
     def ours(observation: np.ndarray) -> np.ndarray:
@@ -96,12 +96,12 @@ def test_by_default_the_return_starts_again_after_every_end():
 
 def test_off_changes_nothing():
     sample = np.array([[1e9, -3.0]])
-    assert ObservationNormalizer("off", 1, (2,))(sample).tolist() == [[1e9, -3.0]]
+    assert ObservationNormalizer("off", 1, 2)(sample).tolist() == [[1e9, -3.0]]
     assert RewardNormalizer("off", 1, 0.9)(np.array([1e9]), np.array([False]), np.array([False])).tolist() == [1e9]
 
 
 def test_freezing_stops_the_statistics():
-    normalizer = ObservationNormalizer("per-env", 2, (1,))
+    normalizer = ObservationNormalizer("per-env", 2, 1)
     normalizer.update(np.array([[1.0], [3.0]]))
     frozen = normalizer.frozen()
     before = frozen(np.array([[2.0]]))

@@ -41,7 +41,7 @@ def learned(env, space: str, objective: str, iterations: int):
 
 
 def values(run, *observations: float) -> list[float]:
-    return run.network.value(torch.tensor(observations).unsqueeze(-1)).tolist()
+    return run.network(torch.tensor(observations).unsqueeze(-1), "value").tolist()
 
 
 @pytest.mark.parametrize("space", SPACES)
@@ -59,7 +59,7 @@ class TestProbes:
 
     def test_reward_that_depends_on_the_action(self, space, objective):
         run = learned(ActionReward, space, objective, 40)
-        params = run.network.params(torch.zeros(1, 1))
+        params = run.network(torch.zeros(1, 1), "params")
         if space == "discrete":
             assert params.softmax(-1)[0, 1] > 0.8
         else:

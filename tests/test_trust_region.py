@@ -35,7 +35,7 @@ def test_an_accepted_step_improves_within_the_trust_region(env, delta):
     before, _ = rule._surrogate_and_slope(batch)
     stats = rule.policy_step(batch)
     after, _ = rule._surrogate_and_slope(batch)
-    params = run.network.params(batch["observation"])
+    params = run.network(batch["observation"], "params")
     kl = run.distribution.kl(batch["old_params"], params).mean().item()
     assert stats["step_fraction"] > 0 and after > before
     assert 0.2 * delta < kl <= delta  # a step worth the name

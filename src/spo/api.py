@@ -2,7 +2,7 @@
 
 import os
 
-from spo.envs.making import MakeEnv, env_maker
+from spo.envs.making import EnvMaker, MakeEnv
 from spo.errors import Refusal
 from spo.evaluation import Evaluation, evaluate_policy
 from spo.policy import Policy, load_policy
@@ -29,7 +29,7 @@ def evaluate(
     directory = RunDirectory.open(run)
     settings = directory.read_config()["settings"]
     policy = load_policy(run)
-    make_env = env_maker(env or _safe_id(settings["env"]), settings["env_arg"])
+    make_env = EnvMaker(env or _safe_id(settings["env"]), settings["env_arg"])
     result = evaluate_policy(policy, make_env, episodes, seed, deterministic, video)
     write_json(directory.evaluation, result.as_json())
     return result

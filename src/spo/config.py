@@ -20,7 +20,7 @@ class Config:
     env: Annotated[str, tyro.conf.Positional]
     """A registered Gymnasium id, such as HalfCheetah-v4 or module:Env-v0."""
     preset: str
-    """Where the defaults come from: mujoco (the paper's settings) or classic (small tasks)."""
+    """Where the defaults come from: mujoco, atari, atari-resnet, atari-resnet-fixed (the paper's), or classic."""
     paper: bool = False
     """The authors' behaviour: truncation ends the value, statistics per environment."""
     config: flags.OptionalText = None
@@ -106,12 +106,17 @@ class Config:
     normalize_reward: Literal["shared", "per-env", "off"]
     """Whether running statistics of returns are shared by the environments."""
 
+    clip_reward: Literal["sign", "off"]
+    """Whether learning sees only the sign of a reward; reported returns are always raw."""
+
     hidden: tuple[int, ...]
     """Hidden layers of the policy; the paper's deep policy is 256 256 128 128 64 64."""
     critic_hidden: tuple[int, ...]
     """Hidden layers of the value network, whatever --hidden is."""
     activation: Literal["tanh", "relu", "elu", "silu"]
     """Activation between layers."""
+    encoder: Literal["auto", "mlp", "small", "nature", "resnet18"]
+    """How images are read: auto takes nature from 36 × 36 on and small below; mlp flattens them."""
 
     env_arg: flags.KeyValues = dataclasses.field(default_factory=dict)
     """Arguments for the environment's constructor, as key=value."""

@@ -8,7 +8,9 @@ import math
 
 import gymnasium as gym
 import numpy as np
+import torch
 from torch import Tensor
+from torch.nn import functional
 
 from spo.errors import Refusal
 
@@ -58,50 +60,108 @@ class Gaussian:
         return (other_log_std - log_std + 0.5 * (spread - 1)).sum(-1)
 
 
-class Categorical:
-    """Discrete actions. Parameters (…, K): unnormalised log-probabilities."""
+MASKED = -1e9
+"""The logit of an action that must not be taken: its probability is exactly 0, and everything stays finite."""
 
-    def __init__(self, space: gym.spaces.Discrete):
-        self.size = self.outputs = self.params_size = int(space.n)
-        self.start = int(space.start)
-        self.has_log_std = False
-        self.action_shape, self.action_dtype = (), np.int64
+
+class Categorical:
+    """Discrete and MultiDiscrete actions: independent choices. Parameters (…, ΣK): log-probabilities, unnormalised."""
+
+    has_log_std = False
+
+    def __init__(self, space: gym.spaces.Discrete | gym.spaces.MultiDiscrete):
+        self.is_single = isinstance(space, gym.spaces.Discrete)
+        self.sizes = (int(space.n),) if self.is_single else tuple(int(n) for n in space.nvec.ravel())
+        self.start = int(space.start) if self.is_single else space.start
+        self.shape = () if self.is_single else space.nvec.shape
+        self.outputs = self.params_size = sum(self.sizes)
+        self.action_shape, self.action_dtype = (() if self.is_single else (len(self.sizes),)), np.int64
+        self.bounds = np.cumsum(self.sizes)[:-1].tolist()
 
     def noise(self, generator: np.random.Generator, leading: tuple[int, ...]) -> np.ndarray:
-        return generator.gumbel(size=(*leading, self.size)).astype(np.float32)
+        return generator.gumbel(size=(*leading, self.params_size)).astype(np.float32)
 
     def sample(self, params: np.ndarray, noise: np.ndarray) -> np.ndarray:
-        return (params + noise).argmax(-1)
+        return self.mode(params + noise)
 
     def mode(self, params: np.ndarray) -> np.ndarray:
-        return params.argmax(-1)
+        if self.is_single:
+            return params.argmax(-1)
+        return np.stack([part.argmax(-1) for part in np.split(params, self.bounds, axis=-1)], axis=-1)
 
     def to_env(self, action: np.ndarray) -> np.ndarray:
-        return action + self.start
+        return action.reshape(-1, *self.shape) + self.start
+
+    def masked(self, params: Tensor | np.ndarray, mask: Tensor | np.ndarray) -> Tensor | np.ndarray:
+        """Parameters that give the actions outside the mask (…, ΣK) no probability."""
+        return (torch if isinstance(params, Tensor) else np).where(mask, params, MASKED)
+
+    def log_prob(self, params: Tensor, action: Tensor) -> Tensor:
+        actions = [action] if self.is_single else action.unbind(-1)
+        return sum(
+            log_prob.gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
+            for log_prob, chosen in zip(self._log_probs(params), actions)
+        )
+
+    def entropy(self, params: Tensor) -> Tensor:
+        return sum(-(log_prob.exp() * log_prob).sum(-1) for log_prob in self._log_probs(params))
+
+    def kl(self, params: Tensor, other: Tensor) -> Tensor:
+        """KL(params ‖ other), from log-softmax so that no probability needs a small constant."""
+        pairs = zip(self._log_probs(params), self._log_probs(other))
+        return sum((log_prob.exp() * (log_prob - other_log_prob)).sum(-1) for log_prob, other_log_prob in pairs)
+
+    def _log_probs(self, params: Tensor) -> list[Tensor]:
+        return [part.log_softmax(-1) for part in params.split(self.sizes, dim=-1)]
+
+
+class Bernoulli:
+    """MultiBinary actions: independent coins. Parameters (…, D): the log-odds of 1."""
+
+    has_log_std = False
+
+    def __init__(self, space: gym.spaces.MultiBinary):
+        self.shape = space.shape
+        self.outputs = self.params_size = math.prod(space.shape)
+        self.action_shape, self.action_dtype = (self.params_size,), np.int8
+
+    def noise(self, generator: np.random.Generator, leading: tuple[int, ...]) -> np.ndarray:
+        return generator.logistic(size=(*leading, self.params_size)).astype(np.float32)
+
+    def sample(self, params: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        return self.mode(params + noise)
+
+    def mode(self, params: np.ndarray) -> np.ndarray:
+        return (params > 0).astype(np.int8)
+
+    def to_env(self, action: np.ndarray) -> np.ndarray:
+        return action.reshape(-1, *self.shape)
 
     @staticmethod
     def log_prob(params: Tensor, action: Tensor) -> Tensor:
-        return params.log_softmax(-1).gather(-1, action.unsqueeze(-1)).squeeze(-1)
+        return (action * params - functional.softplus(params)).sum(-1)
 
     @staticmethod
     def entropy(params: Tensor) -> Tensor:
-        log_prob = params.log_softmax(-1)
-        return -(log_prob.exp() * log_prob).sum(-1)
+        return (functional.softplus(params) - params * params.sigmoid()).sum(-1)
 
     @staticmethod
     def kl(params: Tensor, other: Tensor) -> Tensor:
-        """KL(params ‖ other), from log-softmax so that no probability needs a small constant."""
-        log_prob = params.log_softmax(-1)
-        return (log_prob.exp() * (log_prob - other.log_softmax(-1))).sum(-1)
+        """KL(params ‖ other), summed over coins."""
+        difference = params.sigmoid() * (params - other)
+        return (difference - functional.softplus(params) + functional.softplus(other)).sum(-1)
 
 
-Distribution = Gaussian | Categorical
+Distribution = Gaussian | Categorical | Bernoulli
 
 
 def distribution_for(space: gym.Space) -> Distribution:
     """The distribution that fits an action space."""
     if isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.floating):
         return Gaussian(space)
-    if isinstance(space, gym.spaces.Discrete):
+    if isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
         return Categorical(space)
-    raise Refusal(f"action space {space} is not supported; accepted are Box of floats and Discrete")
+    if isinstance(space, gym.spaces.MultiBinary):
+        return Bernoulli(space)
+    accepted = "accepted are Box of floats, Discrete, MultiDiscrete and MultiBinary"
+    raise Refusal(f"action space {space} is not supported; {accepted}")

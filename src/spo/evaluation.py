@@ -9,6 +9,7 @@ from pathlib import Path
 import gymnasium as gym
 import numpy as np
 
+from spo.envs.in_process import mask_of
 from spo.envs.making import MakeEnv
 from spo.errors import Refusal
 from spo.policy import Policy
@@ -39,7 +40,7 @@ def evaluate_policy(
     video: str | None = None,
 ) -> Evaluation:
     """Plays whole episodes; with `video`, records them into one file."""
-    env = _recorded(make_env) if video else make_env()
+    env = _recorded(make_env) if video else make_env(whole_games=True)
     frames: list[np.ndarray] = []
     policy.seed(seed)
     try:
@@ -59,11 +60,12 @@ def play(
     policy: Policy, env: gym.Env, seed: int, deterministic: bool, on_frame: Callable[[], None]
 ) -> tuple[float, int]:
     """One episode: its return and its length."""
-    observation, _ = env.reset(seed=seed)
+    observation, info = env.reset(seed=seed)
     total, length, done = 0.0, 0, False
     while not done:
         on_frame()
-        observation, reward, terminated, truncated, _ = env.step(policy.act(observation, deterministic))
+        action = policy.act(observation, deterministic, mask_of(env, info))
+        observation, reward, terminated, truncated, info = env.step(action)
         total, length, done = total + float(reward), length + 1, terminated or truncated
     on_frame()
     return total, length
@@ -79,7 +81,7 @@ def _recorded(make_env: MakeEnv) -> gym.Env:
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
         os.environ.setdefault("MUJOCO_GL", "egl" if ctypes.util.find_library("EGL") else "osmesa")
     try:
-        return make_env(render_mode="rgb_array")
+        return make_env(whole_games=True, render_mode="rgb_array")
     except Refusal as error:
         raise Refusal(f"--video cannot be recorded: {error}")
 

@@ -233,7 +233,7 @@ def _diverged(names: tuple[str, ...], rows: Tensor) -> Refusal:
 @torch.no_grad()
 def divergences(loss: Loss, batch: Batch) -> dict[str, float]:
     """Closed-form divergences between old and new policy over the full batch."""
-    old, new = batch["old_params"], loss.parameters.network.params(batch["observation"])
+    old, new = batch["old_params"], loss.policy_params(loss.parameters.vector, batch)
     kl, kl_reverse = loss.distribution.kl(old, new), loss.distribution.kl(new, old)
     return {
         "kl": kl.mean().item(),

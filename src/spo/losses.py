@@ -13,6 +13,7 @@ from spo.errors import Refusal
 from spo.networks import FlatParameters
 from spo.objectives import settings_of
 from spo.rollout import Rollout
+from spo.spaces import ObservationLayout
 
 LARGEST_LOG_RATIO, LARGEST_LOGGED_LOG_RATIO = 15.0, 80.0
 POLICY_STATISTICS = (
@@ -46,6 +47,8 @@ def make_batch(
         "value_target": rollout.value + advantage,
         "advantage": advantage,
     }
+    if rollout.mask is not None:
+        batch["mask"] = rollout.mask
     if successors:
         batch |= successors_of(batch, rollout.done)
     return {name: tensor.flatten(0, 1).to(device) for name, tensor in batch.items()}
@@ -55,18 +58,21 @@ def successors_of(batch: Batch, done: Tensor) -> Batch:
     """For each (t, n) what belongs to (t + 1, n); no pair crosses an episode's or the rollout's end."""
     has_next = (~done).float()
     has_next[-1] = 0.0
-    names = ("observation", "action", "old_log_prob", "advantage")
+    names = [name for name in ("observation", "action", "old_log_prob", "advantage", "mask") if name in batch]
     shifted = {f"next_{name}": torch.cat([batch[name][1:], batch[name][-1:]]) for name in names}
     return shifted | {"has_next": has_next}
 
 
-def example_batch(inputs: tuple[int, ...], distribution: Distribution, size: int) -> Batch:
+def example_batch(layout: ObservationLayout, distribution: Distribution, size: int, masked: bool = False) -> Batch:
     """A batch of zeros with the shapes and types of a real one, to compile with; no two tensors are the same."""
     batch = {}
     for prefix in ("", "next_"):
+        observation = np.zeros((size, *layout.shape), layout.dtype)
         action = np.zeros((size, *distribution.action_shape), distribution.action_dtype)
-        batch |= {f"{prefix}observation": torch.zeros(size, *inputs), f"{prefix}action": torch.from_numpy(action)}
+        batch |= {f"{prefix}observation": torch.from_numpy(observation), f"{prefix}action": torch.from_numpy(action)}
         batch |= {f"{prefix}{name}": torch.zeros(size) for name in ("old_log_prob", "advantage")}
+        if masked:
+            batch[f"{prefix}mask"] = torch.ones(size, distribution.params_size, dtype=torch.bool)
     batch |= {name: torch.zeros(size) for name in ("old_value", "value_target", "has_next")}
     return batch | {"old_params": torch.zeros(size, distribution.params_size)}
 
@@ -164,6 +170,7 @@ class Loss:
     value_bound: float | None
     standardizes: bool
     measures_kl: bool
+    masked: bool
     statistics = POLICY_STATISTICS
 
     @property
@@ -174,6 +181,8 @@ class Loss:
             fields.append("old_params")
         if self.wants_successors:
             fields += ["next_observation", "next_action", "next_old_log_prob", "next_advantage", "has_next"]
+        if self.masked:
+            fields += ["mask", "next_mask"] if self.wants_successors else ["mask"]
         return tuple(fields)
 
     @property
@@ -182,6 +191,7 @@ class Loss:
 
     def __call__(self, vector: Tensor, batch: Batch, feedback: Feedback) -> tuple[Tensor, Stats]:
         params, value = self.parameters.call(vector, batch["observation"])
+        params = self.allowed(params, batch.get("mask"))
         log_ratio = self.distribution.log_prob(params, batch["action"]) - batch["old_log_prob"]
         inputs = self.inputs(vector, params, batch)
         policy_loss = -self.surrogate(bounded(log_ratio), inputs, feedback).mean()
@@ -205,11 +215,19 @@ class Loss:
             inputs["kl_reverse"] = self.distribution.kl(params, batch["old_params"])
         if self.wants_successors:
             next_params = self.parameters.call(vector, batch["next_observation"], part="params")
+            next_params = self.allowed(next_params, batch.get("next_mask"))
             log_ratio = self.distribution.log_prob(next_params, batch["next_action"]) - batch["next_old_log_prob"]
             inputs["ratio_next"] = bounded(log_ratio).exp()
             inputs["advantage_next"] = self._standardized(batch["next_advantage"], batch)
             inputs["has_next"] = batch["has_next"]
         return inputs
+
+    def policy_params(self, vector: Tensor, batch: Batch) -> Tensor:
+        """The distributions that a parameter vector gives the batch's states."""
+        return self.allowed(self.parameters.call(vector, batch["observation"], part="params"), batch.get("mask"))
+
+    def allowed(self, params: Tensor, mask: Tensor | None) -> Tensor:
+        return params if mask is None else self.distribution.masked(params, mask)
 
     def _standardized(self, advantage: Tensor, batch: Batch) -> Tensor:
         return standardized(advantage, batch["advantage"]) if self.standardizes else advantage
@@ -226,12 +244,12 @@ class ValueLoss:
     statistics = ("value_loss",)
 
     def __call__(self, vector: Tensor, batch: Batch, feedback: Feedback) -> tuple[Tensor, Stats]:
-        value = self.parameters.call(vector, batch["observation"], part="value")
+        value = self.parameters.call(vector, batch["observation"], part="value_alone")
         error = value_loss(value, batch["old_value"], batch["value_target"], self.value_bound)
         return self.value_coef * error, {"value_loss": error.detach()}
 
 
-def make_loss(parameters: FlatParameters, distribution: Distribution, config: Config) -> Loss:
+def make_loss(parameters: FlatParameters, distribution: Distribution, config: Config, masked: bool = False) -> Loss:
     surrogate = Surrogate.of(config)
     _check_objective(config, surrogate)
     return Loss(
@@ -244,6 +262,7 @@ def make_loss(parameters: FlatParameters, distribution: Distribution, config: Co
         value_bound=config.value_bound,
         standardizes=config.normalize_advantage == "minibatch",
         measures_kl=config.lr_schedule == "adaptive-kl",
+        masked=masked,
     )
 
 

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from spo.distributions import Distribution
+from spo.encoders import Encoder, orthogonal
+from spo.spaces import ObservationLayout
 
 ACTIVATIONS: dict[str, tuple[type[nn.Module], Callable]] = {
     "tanh": (nn.Tanh, lambda x: np.tanh(x, out=x)),
@@ -29,45 +31,50 @@ def mlp(sizes: list[int], activation: str, head_gain: float, generator: torch.Ge
     return nn.Sequential(*layers)
 
 
-def orthogonal(layer: nn.Linear, gain: float, generator: torch.Generator) -> nn.Linear:
-    nn.init.orthogonal_(layer.weight, gain, generator=generator)
-    nn.init.zeros_(layer.bias)
-    return layer
-
-
 class ActorCritic(nn.Module):
-    """Separate networks for the distribution's parameters (B, P) and the value (B,) of observations (B, D)."""
+    """The distribution's parameters (B, P) and the value (B,) of observations (B, …).
+
+    Actor and critic are separate networks; where there are images, both read the features of one encoder.
+    """
 
     def __init__(
         self,
-        inputs: int,
+        layout: ObservationLayout,
         distribution: Distribution,
         hidden: tuple[int, ...],
         critic_hidden: tuple[int, ...],
         activation: str,
+        encoder: str = "auto",
         seed: int = 0,
     ):
         super().__init__()
         generator = torch.Generator().manual_seed(seed)
         self.activation = activation
+        self.encoder = Encoder(layout, encoder, generator) if layout.images else None
+        inputs = self.encoder.outputs if self.encoder else layout.shape[0]
         self.actor = mlp([inputs, *hidden, distribution.outputs], activation, 0.01, generator)
         self.log_std = nn.Parameter(torch.zeros(distribution.outputs)) if distribution.has_log_std else None
         self.critic = mlp([inputs, *critic_hidden, 1], activation, 1.0, generator)
 
     def forward(self, observation: Tensor, part: str | None = None) -> Tensor | tuple[Tensor, Tensor]:
-        """Both outputs, or one of them: "params" or "value"."""
-        if part:
-            return getattr(self, part)(observation)
-        return self.params(observation), self.value(observation)
+        """Both outputs, or one of them: "params", "value", or the value without a gradient for the encoder."""
+        features = observation if self.encoder is None else self.encoder(observation)
+        if part == "params":
+            return self._params(features)
+        if part == "value":
+            return self._value(features)
+        if part == "value_alone":
+            return self._value(features.detach())
+        return self._params(features), self._value(features)
 
-    def params(self, observation: Tensor) -> Tensor:
-        outputs = self.actor(observation)
+    def _params(self, features: Tensor) -> Tensor:
+        outputs = self.actor(features)
         if self.log_std is None:
             return outputs
         return torch.cat([outputs, self.log_std.expand_as(outputs)], dim=-1)
 
-    def value(self, observation: Tensor) -> Tensor:
-        return self.critic(observation).squeeze(-1)
+    def _value(self, features: Tensor) -> Tensor:
+        return self.critic(features).squeeze(-1)
 
 
 class FlatParameters:
@@ -143,22 +150,26 @@ class TorchActor:
     def __init__(self, network: ActorCritic, device: str):
         self.network, self.device = network, device
 
+    @torch.inference_mode()
     def __call__(self, observation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return self.params(observation), self.value(observation)
-
-    def params(self, observation: np.ndarray) -> np.ndarray:
-        return self._array(self.network.params, observation)
-
-    def value(self, observation: np.ndarray) -> np.ndarray:
-        return self._array(self.network.value, observation)
+        params, value = self.network(self._tensor(observation))
+        return params.cpu().numpy(), value.cpu().numpy()
 
     @torch.inference_mode()
-    def _array(self, function: Callable[[Tensor], Tensor], observation: np.ndarray) -> np.ndarray:
-        return function(torch.from_numpy(observation).to(self.device)).cpu().numpy()
+    def params(self, observation: np.ndarray) -> np.ndarray:
+        return self.network(self._tensor(observation), "params").cpu().numpy()
+
+    @torch.inference_mode()
+    def value(self, observation: np.ndarray) -> np.ndarray:
+        return self.network(self._tensor(observation), "value").cpu().numpy()
+
+    def _tensor(self, observation: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(observation)).to(self.device)
 
 
 Actor = NumpyActor | TorchActor
 
 
 def actor_for(network: ActorCritic, device: str) -> Actor:
-    return NumpyActor(network) if device == "cpu" else TorchActor(network, device)
+    has_fast_path = device == "cpu" and network.encoder is None
+    return NumpyActor(network) if has_fast_path else TorchActor(network, device)

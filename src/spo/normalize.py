@@ -56,23 +56,30 @@ def _clipped(array: np.ndarray) -> np.ndarray:
 
 
 class ObservationNormalizer:
-    """(observation − mean) / √(variance + 1e-8), clipped to ±10, as float32."""
+    """(observation − mean) / √(variance + 1e-8), clipped to ±10, as float32.
 
-    def __init__(self, mode: str, envs: int, shape: tuple[int, ...]):
-        self.mode = mode
-        self.moments = RunningMoments(1 if mode == "shared" else envs, shape)
+    Of a longer vector only the first `numbers` entries are normalised; images are left as they are.
+    """
+
+    def __init__(self, mode: str, envs: int, numbers: int):
+        self.mode, self.numbers = mode if numbers else "off", numbers
+        self.moments = RunningMoments(1 if mode == "shared" else envs, (numbers,))
 
     def __call__(self, observation: np.ndarray) -> np.ndarray:
         """Normalises (N, …) without touching the statistics."""
         if self.mode == "off":
-            return observation.astype(np.float32)
-        centred = observation - self.moments.mean
-        return _clipped(centred / np.sqrt(self.moments.variance + EPSILON)).astype(np.float32)
+            return observation if observation.dtype.kind == "u" else observation.astype(np.float32)
+        centred = observation[:, : self.numbers] - self.moments.mean
+        normalized = _clipped(centred / np.sqrt(self.moments.variance + EPSILON)).astype(np.float32)
+        if observation.shape[1] == self.numbers:
+            return normalized
+        return np.concatenate([normalized, observation[:, self.numbers :]], axis=1, dtype=np.float32)
 
     def update(self, observation: np.ndarray, envs: np.ndarray | None = None) -> None:
         """Counts the observations of all environments, or of those chosen by a boolean mask (N,)."""
         if self.mode == "off":
             return
+        observation = observation[:, : self.numbers]
         if envs is None:
             self.moments.update(_grouped(observation, self.mode))
         elif self.mode == "shared":
@@ -90,7 +97,7 @@ class ObservationNormalizer:
 
     def frozen(self) -> "ObservationNormalizer":
         """A copy for evaluation with one set of statistics for every environment."""
-        frozen = ObservationNormalizer("off" if self.mode == "off" else "shared", 1, self.moments.mean.shape[1:])
+        frozen = ObservationNormalizer("off" if self.mode == "off" else "shared", 1, self.numbers)
         frozen.moments = self.moments.merged()
         return frozen
 

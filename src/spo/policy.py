@@ -3,9 +3,9 @@
 import dataclasses
 import hashlib
 import json
-import math
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import gymnasium as gym
@@ -14,11 +14,13 @@ import torch
 from safetensors.torch import load, save
 
 from spo.distributions import Gaussian, distribution_for
+from spo.encoders import ENCODERS
 from spo.errors import Refusal
-from spo.networks import ACTIVATIONS, ActorCritic, NumpyActor
+from spo.networks import ACTIVATIONS, ActorCritic, actor_for
 from spo.normalize import ObservationNormalizer
 from spo.rundir import write_json
 from spo.seeding import generator
+from spo.spaces import ObservationLayout, at, describe_space, sample_of, space_from
 
 FORMAT = 1
 LARGEST_FILE = 2**31
@@ -30,36 +32,47 @@ class PolicySpec:
 
     env: str
     objective: str
-    observation_shape: tuple[int, ...]
+    observation_space: gym.Space
     action_space: gym.Space
     hidden: tuple[int, ...]
     critic_hidden: tuple[int, ...]
     activation: str
+    encoder: str
+
+    @cached_property
+    def layout(self) -> ObservationLayout:
+        return ObservationLayout(self.observation_space, self.encoder)
 
     def network(self, seed: int = 0) -> ActorCritic:
-        inputs = math.prod(self.observation_shape)
         distribution = distribution_for(self.action_space)
-        return ActorCritic(inputs, distribution, self.hidden, self.critic_hidden, self.activation, seed)
+        layers = (self.hidden, self.critic_hidden, self.activation)
+        return ActorCritic(self.layout, distribution, *layers, self.encoder, seed)
 
     def as_json(self) -> dict[str, object]:
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return fields | {"action_space": _describe(self.action_space)}
+        spaces = {name: describe_space(fields[name]) for name in ("observation_space", "action_space")}
+        return fields | spaces
 
     @classmethod
     def from_json(cls, described: dict, tensors: dict[str, torch.Tensor]) -> "PolicySpec":
         """Reads a description and checks it against the tensors before anything of its size is made."""
         fields = {field.name: described[field.name] for field in dataclasses.fields(cls)}
-        for name in ("observation_shape", "hidden", "critic_hidden"):
+        for name in ("hidden", "critic_hidden"):
             fields[name] = _sizes(name, described[name])
-        if described["activation"] not in ACTIVATIONS:
-            raise ValueError(f"activation {described['activation']!r} is unknown")
-        spec = cls(**fields | {"action_space": _action_space(described["action_space"], tensors)})
+        for name, accepted in (("activation", ACTIVATIONS), ("encoder", ENCODERS)):
+            if described[name] not in accepted:
+                raise ValueError(f"{name} {described[name]!r} is unknown")
+        fields["observation_space"] = space_from(described["observation_space"])
+        fields["action_space"] = space_from(described["action_space"], tensors)
+        spec = cls(**fields)
         if spec._weights() > sum(tensor.numel() for tensor in tensors.values()):
             raise ValueError("policy.json describes a larger network than policy.safetensors holds")
         return spec
 
     def _weights(self) -> int:
-        inputs, outputs = math.prod(self.observation_shape), distribution_for(self.action_space).outputs
+        """At least so many weights does the network have: checked before it is made."""
+        outputs = distribution_for(self.action_space).outputs
+        inputs = 1 if self.layout.images else self.layout.shape[0]
         layers = ([inputs, *self.hidden, outputs], [inputs, *self.critic_hidden, 1])
         return sum(a * b for sizes in layers for a, b in zip(sizes[:-1], sizes[1:]))
 
@@ -70,22 +83,35 @@ class Policy:
     def __init__(self, spec: PolicySpec, network: ActorCritic, normalizer: ObservationNormalizer):
         self.spec, self.network, self.normalizer = spec, network.requires_grad_(False), normalizer
         self.distribution = distribution_for(spec.action_space)
-        self.actor = NumpyActor(network)
+        self.actor = actor_for(network, "cpu")
         self.seed(0)
 
     def seed(self, seed: int) -> None:
         """Restarts the draws of stochastic acting."""
         self.generator = generator(seed, "policy")
 
-    def act(self, observation: np.ndarray, deterministic: bool = True) -> np.ndarray:
+    def act(self, observation: object, deterministic: bool = True, action_mask: np.ndarray | None = None) -> np.ndarray:
         """The action for one observation, or the actions for a batch, as the environment takes them."""
-        observation, shape = np.asarray(observation), self.spec.observation_shape
-        is_single = observation.shape == shape
-        if not is_single and observation.shape[1:] != shape:
-            raise Refusal(f"an observation of shape {observation.shape} is not accepted: it must be {shape} or a batch")
-        params = self.actor.params(self.normalizer(observation[None] if is_single else observation))
+        packed, is_single = self._packed(observation)
+        params = self.actor.params(self.normalizer(packed))
+        if action_mask is not None:
+            params = self.distribution.masked(params, np.asarray(action_mask, bool).reshape(params.shape))
         action = self.distribution.to_env(self._chosen(params, deterministic))
         return action[0] if is_single else action
+
+    def _packed(self, observation: object) -> tuple[np.ndarray, bool]:
+        """The observation as a batch of arrays, and whether it was a single one."""
+        layout = self.spec.layout
+        path, leaf = layout.leaves[0]
+        shape = np.shape(at(observation, path))
+        if shape == leaf.shape:
+            return layout.pack(observation)[None], True
+        if shape[1:] != leaf.shape:
+            accepted = f"it must be {leaf.shape} or a batch"
+            raise Refusal(f"an observation of shape {shape} is not accepted: {accepted}")
+        if layout.is_plain:
+            return np.asarray(observation), False
+        return np.stack([layout.pack(sample_of(observation, index)) for index in range(shape[0])]), False
 
     def _chosen(self, params: np.ndarray, deterministic: bool) -> np.ndarray:
         if deterministic:
@@ -149,7 +175,7 @@ def _build(described: dict, tensors: dict[str, torch.Tensor]) -> Policy:
     network = spec.network()
     network.load_state_dict({name: tensors[name] for name, _ in network.named_parameters()})
     mode = "off" if described["normalize_observation"] == "off" else "shared"
-    normalizer = ObservationNormalizer(mode, 1, spec.observation_shape)
+    normalizer = ObservationNormalizer(mode, 1, spec.layout.numbers)
     for name in ("mean", "variance", "count"):
         getattr(normalizer.moments, name)[:] = tensors[f"normalizer.{name}"].numpy()
     return Policy(spec, network, normalizer)
@@ -159,18 +185,3 @@ def _sizes(name: str, sizes: object) -> tuple[int, ...]:
     if not isinstance(sizes, list) or not all(isinstance(size, int) and size >= 1 for size in sizes):
         raise ValueError(f"{name} {sizes!r} is not a list of whole numbers")
     return tuple(sizes)
-
-
-def _describe(space: gym.Space) -> dict[str, object]:
-    if isinstance(space, gym.spaces.Discrete):
-        return {"type": "Discrete", "n": int(space.n), "start": int(space.start)}
-    return {"type": "Box"}
-
-
-def _action_space(described: dict, tensors: dict[str, torch.Tensor]) -> gym.Space:
-    if described["type"] == "Discrete":
-        return gym.spaces.Discrete(described["n"], start=described["start"])
-    if described["type"] == "Box":
-        low, high = tensors["action.low"].numpy(), tensors["action.high"].numpy()
-        return gym.spaces.Box(low, high, dtype=low.dtype)
-    raise ValueError(f"action type {described['type']!r} is unknown")

@@ -43,6 +43,7 @@ class Rollout:
     terminated: Tensor  # (T, N) bool: no value follows
     done: Tensor  # (T, N) bool: the episode ended here
     episodes: list[EpisodeRow]
+    mask: Tensor | None = None  # (T, N, P) bool: the actions that were allowed; None if all always are
 
 
 def gae(
@@ -75,13 +76,16 @@ class Collector:
         horizon: int,
         truncation: str = "bootstrap",
         counts_final_observations: bool = False,
+        clips_reward: bool = False,
     ):
         self.envs, self.actor, self.distribution = envs, actor, distribution
         self.observation_normalizer, self.reward_normalizer = observation_normalizer, reward_normalizer
         self.generator, self.horizon = generator, horizon
         self.truncation, self.counts_final_observations = truncation, counts_final_observations
+        self.clips_reward = clips_reward
         self.env_steps = 0
         self.observation = self._normalized(self._checked_start(envs.reset()))
+        self.mask = envs.mask
 
     def collect(self) -> Rollout:
         """The next `horizon` steps of every environment."""
@@ -90,6 +94,8 @@ class Collector:
         episodes, finals = [], []
         for t in range(self.horizon):
             params, value = self.actor(self.observation)
+            if self.mask is not None:
+                params, store["mask"][t] = self.distribution.masked(params, self.mask), self.mask
             action = self.distribution.sample(params, noise[t])
             store["observation"][t], store["action"][t] = self.observation, action
             store["params"][t], store["value"][t] = params, value
@@ -99,10 +105,11 @@ class Collector:
             episodes += [EpisodeRow(*episode, self.env_steps) for episode in step.episodes]
             done = step.terminated | step.truncated
             store["terminated"][t], store["done"][t] = step.terminated, done
-            store["reward"][t] = self.reward_normalizer(step.reward, step.terminated, done)
+            reward = np.sign(step.reward) if self.clips_reward else step.reward
+            store["reward"][t] = self.reward_normalizer(reward, step.terminated, done)
             if step.final_observation is not None:
                 finals += self._finals(t, step, done)
-            self.observation = self._normalized(step.observation)
+            self.observation, self.mask = self._normalized(step.observation), self.envs.mask
         return self._finished(store, episodes, finals)
 
     def _finished(self, store: dict[str, np.ndarray], episodes: list[EpisodeRow], finals: list) -> Rollout:
@@ -131,12 +138,12 @@ class Collector:
 
     def _empty_store(self) -> dict[str, np.ndarray]:
         leading = (self.horizon, self.envs.count)
-        params, _ = self.actor(self.observation)
-        float32 = np.float32
-        return {
-            "observation": np.empty((*leading, *self.observation.shape[1:]), float32),
+        float32, params_size = np.float32, self.distribution.params_size
+        masks = {} if self.mask is None else {"mask": np.empty((*leading, params_size), bool)}
+        return masks | {
+            "observation": np.empty((*leading, *self.observation.shape[1:]), self.observation.dtype),
             "action": np.empty((*leading, *self.distribution.action_shape), self.distribution.action_dtype),
-            "params": np.empty((*leading, params.shape[-1]), float32),
+            "params": np.empty((*leading, params_size), float32),
             "reward": np.empty(leading, float32),
             "value": np.empty(leading, float32),
             "terminated": np.empty(leading, bool),
@@ -144,7 +151,7 @@ class Collector:
         }
 
     def _checked_start(self, observation: np.ndarray) -> np.ndarray:
-        if not np.isfinite(observation).all():
+        if observation.dtype.kind == "f" and not np.isfinite(observation).all():
             raise self._not_finite("observation", observation)
         return observation
 
@@ -152,7 +159,8 @@ class Collector:
         """A sum is finite unless a part is not, and costs a fraction of looking at every part."""
         for name in ("observation", "reward", "final_observation"):
             array = getattr(step, name)
-            if array is not None and not math.isfinite(array.sum()) and not np.isfinite(array).all():
+            is_number = array is not None and array.dtype.kind == "f"
+            if is_number and not math.isfinite(array.sum()) and not np.isfinite(array).all():
                 raise self._not_finite(name.replace("_", " "), array)
 
     def _not_finite(self, what: str, array: np.ndarray) -> Refusal:

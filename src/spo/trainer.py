@@ -12,8 +12,8 @@ import torch
 
 from spo.config import Config
 from spo.distributions import distribution_for
-from spo.envs.in_process import InProcess, check_observation_space
-from spo.envs.making import MakeEnv, env_maker
+from spo.envs.in_process import InProcess
+from spo.envs.making import EnvMaker, MakeEnv
 from spo.errors import Refusal
 from spo.evaluation import evaluate_policy
 from spo.improve import FirstOrder, explained_variance
@@ -46,20 +46,19 @@ class Training:
         self.iteration, self.wall_time, self.ratio_deviation_run_max = 0, 0.0, 0.0
         self.threads = config.threads or 1
         torch.set_num_threads(self.threads)
-        self.envs = InProcess(make_env, config.envs, config.seed)
-        check_observation_space(self.envs.observation_space)
+        self.envs = InProcess(make_env, range(config.envs), config.seed, config.encoder)
         self.spec = _policy_spec(config, self.envs)
         self.distribution = distribution_for(self.spec.action_space)
         self.network = self.spec.network(derived_seed(config.seed, "network")).to(_device(config.device))
-        shape = self.spec.observation_shape
-        self.observation_normalizer = ObservationNormalizer(config.normalize_observation, config.envs, shape)
+        numbers = 0 if self.envs.layout.is_image else self.envs.layout.numbers
+        self.observation_normalizer = ObservationNormalizer(config.normalize_observation, config.envs, numbers)
         if config.init_from:
             self._start_from(load_policy(config.init_from))
         self.parameters = FlatParameters(self.network)
-        loss = make_loss(self.parameters, self.distribution, config)
+        self.collector = self._collector()
+        loss = make_loss(self.parameters, self.distribution, config, masked=self.collector.mask is not None)
         rule = TrustRegion if config.resolved_objective.trust_region else FirstOrder
         self.improve = rule(loss, config, generator(config.seed, "minibatches"))
-        self.collector = self._collector()
 
     def _collector(self) -> Collector:
         config = self.config
@@ -73,6 +72,7 @@ class Training:
             config.horizon,
             config.truncation,
             counts_final_observations=config.paper,
+            clips_reward=config.clip_reward == "sign",
         )
 
     def _start_from(self, policy: Policy) -> None:
@@ -99,9 +99,8 @@ class Training:
             return "eager", f"{steps:,} gradient steps; compiling pays from {COMPILE_FROM:,}"
         started = time.monotonic()
         try:
-            self.improve.compile(
-                example_batch(self.spec.observation_shape, self.distribution, self.config.minibatch_size)
-            )
+            size, is_masked = self.config.minibatch_size, self.collector.mask is not None
+            self.improve.compile(example_batch(self.spec.layout, self.distribution, size, is_masked))
             return "compiled", f"in {time.monotonic() - started:.1f} s"
         except Exception as error:  # whatever a compiler throws, training goes on without it
             first_line = (str(error).strip().splitlines() or [""])[0]
@@ -173,7 +172,7 @@ def train(env: str | MakeEnv, *, callback: Callback | None = None, **settings) -
     """Trains a policy on a Gymnasium id, or on what a callable makes; settings are those of `Config`."""
     name = env if isinstance(env, str) else getattr(env, "__qualname__", type(env).__name__)
     config = make_config(name, **settings)
-    return run_training(config, env_maker(env, config.env_arg), callback)
+    return run_training(config, EnvMaker(env, config.env_arg), callback)
 
 
 def run_training(config: Config, make_env: MakeEnv, callback: Callback | None = None) -> Run:
@@ -212,9 +211,9 @@ def _sinks(config: Config, directory: RunDirectory) -> list[Sink]:
 
 
 def _policy_spec(config: Config, envs: InProcess) -> PolicySpec:
-    shape, actions = envs.observation_space.shape, envs.action_space
-    layers = (config.hidden, config.critic_hidden, config.activation)
-    return PolicySpec(config.env, config.objective, shape, actions, *layers)
+    spaces = (envs.observation_space, envs.action_space)
+    layers = (config.hidden, config.critic_hidden, config.activation, config.encoder)
+    return PolicySpec(config.env, config.objective, *spaces, *layers)
 
 
 def _record(training: Training, update_path: str) -> dict[str, object]:

@@ -111,7 +111,7 @@ class TrustRegion:
         leaf = self.parameters.vector[:size].clone().requires_grad_()
         with torch.enable_grad():
             vector = torch.cat([leaf, self.parameters.vector[size:]])
-            return leaf, self.parameters.call(vector, batch["observation"], part="params")
+            return leaf, self.loss.policy_params(vector, batch)
 
     def _log_ratio(self, batch: Batch, params: Tensor) -> Tensor:
         return self.loss.distribution.log_prob(params, batch["action"]) - batch["old_log_prob"]
@@ -122,13 +122,13 @@ class TrustRegion:
 
     @torch.no_grad()
     def _is_accepted(self, batch: Batch, before: float) -> bool:
-        params = self.parameters.network.params(batch["observation"])
+        params = self.loss.policy_params(self.parameters.vector, batch)
         kl = self.loss.distribution.kl(batch["old_params"], params).mean().item()
         return self._surrogate(batch, params).item() > before and kl <= self.settings["delta"]
 
     @torch.no_grad()
     def _statistics_after(self, batch: Batch) -> dict[str, float]:
-        params = self.parameters.network.params(batch["observation"])
+        params = self.loss.policy_params(self.parameters.vector, batch)
         log_ratio = self._log_ratio(batch, params)
         slope = bounded(log_ratio).exp() * batch["advantage"]
         stats = ratio_statistics(log_ratio, self.loss.ratio_bound) | slope_statistics(slope, batch["advantage"])

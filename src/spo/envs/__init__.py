@@ -9,6 +9,8 @@ from typing import NamedTuple, Protocol
 import gymnasium as gym
 import numpy as np
 
+from spo.spaces import ObservationLayout
+
 
 class Episode(NamedTuple):
     """One finished episode, with the rewards as the environment gave them."""
@@ -35,6 +37,8 @@ class VecEnv(Protocol):
     count: int
     observation_space: gym.Space  # of a single environment
     action_space: gym.Space
+    layout: ObservationLayout  # how observations are packed into arrays
+    mask: np.ndarray | None  # (N, P) bool: the actions allowed next; None if the environments have no masks
 
     def reset(self) -> np.ndarray:
         """Starts the first episode everywhere and returns its observations (N, …)."""

@@ -1,5 +1,7 @@
 """Gymnasium environments stepped one after the other in this process: the reference backend."""
 
+from collections.abc import Iterable
+
 import gymnasium as gym
 import numpy as np
 
@@ -7,35 +9,50 @@ from spo.envs import Episode, Step
 from spo.envs.making import MakeEnv
 from spo.errors import Refusal
 from spo.seeding import episode_seed
+from spo.spaces import ObservationLayout
 
 
 class InProcess:
-    """N copies of an environment; every episode is seeded from (seed, environment, episode)."""
+    """Copies of an environment; every episode is seeded from (seed, environment, episode)."""
 
-    def __init__(self, make_env: MakeEnv, count: int, seed: int):
-        self.count, self.seed = count, seed
-        self.envs = [make_env() for _ in range(count)]
+    def __init__(self, make_env: MakeEnv, indices: Iterable[int], seed: int, encoder: str = "auto"):
+        self.indices, self.seed = list(indices), seed  # a part of all environments may live elsewhere
+        self.count = len(self.indices)
+        self.envs = [make_env() for _ in self.indices]
         self.observation_space = self.envs[0].observation_space
         self.action_space = self.envs[0].action_space
+        self.layout = ObservationLayout(self.observation_space, encoder)
+        self.kind: str | None = None  # of the first observation's numbers: later ones must not change it
+        self.mask: np.ndarray | None = None
         self.steps = 0
-        self.episode = np.full(count, -1)  # the index of each environment's running episode
-        self.total_reward = np.zeros(count)
-        self.length = np.zeros(count, dtype=int)
+        self.episode = np.full(self.count, -1)  # the index of each environment's running episode
+        self.total_reward = np.zeros(self.count)
+        self.length = np.zeros(self.count, dtype=int)
+        self.goes_on = np.zeros(self.count, dtype=bool)  # a life was lost, and the game is not over
 
     def reset(self) -> np.ndarray:
-        return np.stack([self._start_episode(index) for index in range(self.count)])
+        """Starts the first episode everywhere; only now is it known whether there are action masks."""
+        started = [self._start_episode(position) for position in range(self.count)]
+        masks = [mask_of(env, info) for env, (_, info) in zip(self.envs, started)]
+        if all(mask is not None for mask in masks):
+            self.mask = np.stack(masks)
+        return np.stack([observation for observation, _ in started])
 
     def step(self, action: np.ndarray) -> Step:
         self.steps += 1
         observations = []
         reward = np.empty(self.count)
         terminated, truncated = np.empty(self.count, dtype=bool), np.empty(self.count, dtype=bool)
-        for index, env in enumerate(self.envs):
+        for position, env in enumerate(self.envs):
             try:
-                observation, reward[index], terminated[index], truncated[index], _ = env.step(action[index])
+                observation, reward[position], is_terminated, is_truncated, info = env.step(action[position])
             except Exception as error:
-                self._fail(index, f"raised {type(error).__name__}: {error}", error)
-            observations.append(self._checked(index, observation))
+                self._fail(position, f"raised {type(error).__name__}: {error}", error)
+            terminated[position], truncated[position] = is_terminated, is_truncated
+            self.goes_on[position] = info.get("life_lost", False)
+            observations.append(self._packed(position, observation))
+            if self.mask is not None:
+                self.mask[position] = self._checked_mask(position, info)
         self.total_reward += reward
         self.length += 1
         final = np.stack(observations)
@@ -51,32 +68,55 @@ class InProcess:
     def _restart(self, final: np.ndarray, done: np.ndarray) -> tuple[np.ndarray, list[Episode]]:
         """The observations after resetting where an episode is done, and the episodes that ended."""
         observation, episodes = final.copy(), []
-        for index in np.flatnonzero(done).tolist():
-            episodes.append(Episode(index, float(self.total_reward[index]), int(self.length[index])))
-            observation[index] = self._start_episode(index)
+        for position in np.flatnonzero(done).tolist():
+            if not self.goes_on[position]:
+                total, length = float(self.total_reward[position]), int(self.length[position])
+                episodes.append(Episode(self.indices[position], total, length))
+            observation[position], info = self._start_episode(position)
+            if self.mask is not None:
+                self.mask[position] = self._checked_mask(position, info)
         return observation, episodes
 
-    def _start_episode(self, index: int) -> np.ndarray:
-        self.episode[index] += 1
-        self.total_reward[index], self.length[index] = 0.0, 0
-        seed = episode_seed(self.seed, index, int(self.episode[index]))
+    def _start_episode(self, position: int) -> tuple[np.ndarray, dict]:
+        if not self.goes_on[position]:
+            self.episode[position] += 1
+            self.total_reward[position], self.length[position] = 0.0, 0
+        seed = episode_seed(self.seed, self.indices[position], int(self.episode[position]))
         try:
-            observation, _ = self.envs[index].reset(seed=seed)
+            observation, info = self.envs[position].reset(seed=seed)
         except Exception as error:
-            self._fail(index, f"raised {type(error).__name__} in reset: {error}", error)
-        return self._checked(index, observation)
+            self._fail(position, f"raised {type(error).__name__} in reset: {error}", error)
+        return self._packed(position, observation), info
 
-    def _checked(self, index: int, observation: np.ndarray) -> np.ndarray:
-        if np.shape(observation) != self.observation_space.shape:
-            expected = self.observation_space.shape
-            self._fail(index, f"returned an observation of shape {np.shape(observation)}, its space says {expected}")
-        return observation
+    def _packed(self, position: int, observation: object) -> np.ndarray:
+        """The observation as one array of the layout's shape and of the first observation's kind of numbers."""
+        try:
+            array = np.asarray(self.layout.pack(observation))
+        except Exception as error:
+            self._fail(position, f"returned an observation that does not fit {self.observation_space}: {error}", error)
+        if array.shape != self.layout.shape:
+            self._fail(position, f"returned an observation of shape {array.shape}, its space says {self.layout.shape}")
+        self.kind = self.kind or array.dtype.kind
+        if array.dtype.kind != self.kind:
+            self._fail(position, f"returned an observation of type {array.dtype}, unlike its first one")
+        return array
 
-    def _fail(self, index: int, what: str, cause: Exception | None = None):
-        raise Refusal(f"environment {index} {what} (its step {self.steps})") from cause
+    def _checked_mask(self, position: int, info: dict) -> np.ndarray:
+        mask = mask_of(self.envs[position], info)
+        if mask is None or mask.shape != self.mask.shape[1:] or not mask.any():
+            self._fail(position, f"gave the action mask {mask}; accepted is one flag per action, not all of them false")
+        return mask
+
+    def _fail(self, position: int, what: str, cause: Exception | None = None):
+        raise Refusal(f"environment {self.indices[position]} {what} (its step {self.steps})") from cause
 
 
-def check_observation_space(space: gym.Space) -> None:
-    """Refuses what the networks cannot read yet."""
-    if not (isinstance(space, gym.spaces.Box) and len(space.shape) == 1):
-        raise Refusal(f"observation space {space} is not supported; accepted is a Box with one dimension")
+def mask_of(env: gym.Env, info: dict) -> np.ndarray | None:
+    """The actions allowed next: `info["action_mask"]`, or what the environment's `action_masks()` says."""
+    mask = info.get("action_mask")
+    if mask is None and env.has_wrapper_attr("action_masks"):
+        mask = env.get_wrapper_attr("action_masks")()
+    if mask is None:
+        return None
+    parts = mask if isinstance(mask, tuple | list) else [mask]
+    return np.concatenate([np.asarray(part).ravel() for part in parts]).astype(bool)

@@ -3,30 +3,39 @@
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import gymnasium as gym
 
+from spo.envs.atari import is_atari, make_atari
 from spo.errors import Refusal
 
 MakeEnv = Callable[..., gym.Env]
-"""Makes one environment; may take a `render_mode`."""
+"""Makes one environment; may take a `render_mode`, and for Atari `whole_games`."""
 
 
-def env_maker(env: str | MakeEnv, env_arg: Mapping[str, object]) -> MakeEnv:
-    """A function that makes one environment, from a Gymnasium id (also `module:Id-v0`) or from a callable."""
-    if callable(env):
-        return lambda **keywords: _named_failure(env, getattr(env, "__name__", repr(env)), **env_arg, **keywords)
-    return lambda **keywords: make_registered(env, **env_arg, **keywords)
+@dataclass(frozen=True)
+class EnvMaker:
+    """Makes one environment, from a Gymnasium id (also `module:Id-v0`), an Atari game's name, or a callable."""
 
+    env: str | MakeEnv
+    env_arg: Mapping[str, object]
 
-def make_registered(env_id: str, **keywords) -> gym.Env:
-    with _quiet(env_id):
-        return _named_failure(gym.make, env_id, env_id, disable_env_checker=True, **keywords)
+    def __call__(self, whole_games: bool = False, **keywords) -> gym.Env:
+        keywords = {**self.env_arg, **keywords}
+        if callable(self.env):
+            return _named_failure(self.env, getattr(self.env, "__name__", repr(self.env)), **keywords)
+        if is_atari(self.env):
+            return _named_failure(make_atari, self.env, self.env, whole_games, **keywords)
+        with _quiet(self.env):
+            return _named_failure(gym.make, self.env, self.env, disable_env_checker=True, **keywords)
 
 
 def _named_failure(make: MakeEnv, name: str, *arguments, **keywords) -> gym.Env:
     try:
         made = make(*arguments, **keywords)
+    except Refusal:
+        raise
     except gym.error.DependencyNotInstalled as error:
         raise Refusal(f"environment {name!r} needs a package that is missing ({_sentence(error)}); {_advice(name)}")
     except gym.error.Error as error:

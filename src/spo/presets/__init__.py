@@ -9,6 +9,7 @@ from pathlib import Path
 
 from spo.checks import checked, typed
 from spo.config import Config
+from spo.envs.atari import is_atari
 from spo.errors import Refusal
 
 
@@ -34,7 +35,7 @@ def unchecked_config(env: str, preset: str | None, config: str | None, paper: bo
 
 
 def default_preset(env: str) -> str:
-    return "mujoco"
+    return "atari" if is_atari(env) else "mujoco"
 
 
 def paper_behaviour(values: Mapping[str, object]) -> dict[str, str]:

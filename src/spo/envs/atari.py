@@ -1,0 +1,79 @@
+"""Atari games with the standard pre-processing, and the two wrappers for it that Gymnasium does not have."""
+
+import gymnasium as gym
+
+from spo.errors import Refusal
+
+SUFFIX = "NoFrameskip-v4"
+INSTALL = "pip install 'simple-policy-optimization[atari]'"
+
+
+def is_atari(env_id: str) -> bool:
+    """BreakoutNoFrameskip-v4, or a name without a version, which only Atari games have."""
+    return env_id.endswith(SUFFIX) or (env_id.isidentifier() and env_id not in gym.registry)
+
+
+def game_of(env_id: str) -> str:
+    return env_id.removesuffix(SUFFIX)
+
+
+def make_atari(env_id: str, whole_games: bool = False, **keywords) -> gym.Env:
+    """A game with no-op starts, four frames a step (the maximum of the last two), an episode per life, FIRE to start,
+    grey 84 × 84 pictures, four of them seen at once. Rewards stay raw: learning clips them, reports do not."""
+    _register()
+    name = game_of(env_id) + SUFFIX
+    if name not in gym.registry:
+        raise Refusal(f"environment {env_id!r} is neither a registered Gymnasium id nor an Atari game")
+    game = gym.make(name, obs_type="grayscale", disable_env_checker=True, **keywords)
+    env = gym.wrappers.AtariPreprocessing(game, noop_max=30, frame_skip=4, screen_size=84)
+    if not whole_games:
+        env = OneLife(env)
+    if "FIRE" in game.unwrapped.get_action_meanings():
+        env = FireToStart(env)
+    return gym.wrappers.FrameStackObservation(env, 4)
+
+
+def _register() -> None:
+    try:
+        import ale_py
+        import cv2  # noqa: F401  (Gymnasium resizes with it)
+    except ImportError:
+        raise Refusal(f"Atari games need: {INSTALL}")
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+    gym.register_envs(ale_py)
+
+
+class OneLife(gym.Wrapper):
+    """Ends an episode with each life; the game goes on, and `info["life_lost"]` says so."""
+
+    def __init__(self, env: gym.Env):
+        super().__init__(env)
+        self.lives, self.is_over = 0, True
+
+    def step(self, action):
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        lives = self.env.unwrapped.ale.lives()
+        self.is_over = terminated or truncated
+        has_lost_life = 0 < lives < self.lives and not self.is_over
+        self.lives = lives
+        return observation, reward, terminated or has_lost_life, truncated, info | {"life_lost": has_lost_life}
+
+    def reset(self, *, seed=None, options=None):
+        """Starts a new game after the last one ended; after a lost life, one step without action goes on with it."""
+        if not self.is_over:
+            observation, _, terminated, truncated, info = self.env.step(0)
+            if not (terminated or truncated):
+                self.lives = self.env.unwrapped.ale.lives()
+                return observation, info
+        observation, info = self.env.reset(seed=seed, options=options)
+        self.lives, self.is_over = self.env.unwrapped.ale.lives(), False
+        return observation, info
+
+
+class FireToStart(gym.Wrapper):
+    """Presses FIRE after a reset, in games that wait for it."""
+
+    def reset(self, *, seed=None, options=None):
+        self.env.reset(seed=seed, options=options)
+        observation, _, terminated, truncated, info = self.env.step(1)
+        return self.env.reset(seed=seed, options=options) if terminated or truncated else (observation, info)

@@ -1,0 +1,162 @@
+"""Observation spaces as the networks read them: one array per environment, whatever the space.
+
+A space of one image stays an image (bytes stay bytes). Everything else becomes one float32 vector: first the numbers,
+which the running statistics normalise, then one-hot choices, then images, flattened.
+"""
+
+import math
+from dataclasses import dataclass
+
+import gymnasium as gym
+import numpy as np
+
+from spo.errors import Refusal
+
+LARGEST_OBSERVATION = 10**8
+LEAVES = (gym.spaces.Box, gym.spaces.Discrete, gym.spaces.MultiDiscrete, gym.spaces.MultiBinary)
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image's shape, channels first, and how to get there."""
+
+    shape: tuple[int, int, int]
+    has_channels_last: bool
+    scale: float  # what its values are divided by
+
+    def channels_first(self, array: np.ndarray) -> np.ndarray:
+        return np.moveaxis(array, -1, -3) if self.has_channels_last else array
+
+
+class ObservationLayout:
+    """What of an observation space goes where."""
+
+    def __init__(self, space: gym.Space, encoder: str = "auto"):
+        self.leaves = list(_leaves(space, ()))
+        self.kinds = [_kind(leaf, encoder) for _, leaf in self.leaves]
+        self.images = tuple(_image(leaf) for (_, leaf), kind in zip(self.leaves, self.kinds) if kind == "image")
+        self.is_image = self.kinds == ["image"]
+        self.is_plain = self.kinds == ["number"] and len(self.leaves[0][1].shape) == 1
+        self.numbers = self._size("number")
+        self.vector_size = self.numbers + self._size("choice")
+        if self.is_image:
+            self.shape, self.dtype = self.images[0].shape, self._image_dtype(self.leaves[0][1])
+        else:
+            self.shape, self.dtype = (self.vector_size + self._size("image"),), np.dtype(np.float32)
+        if not self.leaves or 0 in self.shape:
+            raise Refusal(f"observation space {space} is not supported: it holds nothing to see")
+
+    def pack(self, observation: object) -> np.ndarray:
+        """One environment's observation as one array."""
+        if self.is_plain:
+            return observation
+        if self.is_image:
+            return self.images[0].channels_first(np.asarray(at(observation, self.leaves[0][0])))
+        parts = {"number": [], "choice": [], "image": []}
+        images = iter(self.images)
+        for (path, leaf), kind in zip(self.leaves, self.kinds):
+            value = at(observation, path)
+            flat = (
+                next(images).channels_first(np.asarray(value)) if kind == "image" else gym.spaces.flatten(leaf, value)
+            )
+            parts[kind].append(np.asarray(flat, dtype=np.float32).ravel())
+        return np.concatenate([array for kind in ("number", "choice", "image") for array in parts[kind]])
+
+    def _size(self, kind: str) -> int:
+        return sum(gym.spaces.flatdim(leaf) for (_, leaf), other in zip(self.leaves, self.kinds) if other == kind)
+
+    @staticmethod
+    def _image_dtype(leaf: gym.Space) -> np.dtype:
+        return np.dtype(np.uint8 if leaf.dtype in (np.uint8, np.bool_, np.int8) else np.float32)
+
+
+def _leaves(space: gym.Space, path: tuple):
+    """Paths and spaces of everything that is not a Dict or a Tuple, in the spaces' own order."""
+    if isinstance(space, gym.spaces.Dict):
+        for key, part in space.spaces.items():
+            yield from _leaves(part, (*path, key))
+    elif isinstance(space, gym.spaces.Tuple):
+        for position, part in enumerate(space.spaces):
+            yield from _leaves(part, (*path, position))
+    elif isinstance(space, LEAVES):
+        yield path, space
+    else:
+        raise Refusal(
+            f"observation space {space} is not supported; accepted are Box, Discrete, MultiDiscrete, MultiBinary,"
+            " and Dict and Tuple of these"
+        )
+
+
+def at(observation: object, path: tuple) -> object:
+    """What stands at a path of keys and positions."""
+    for key in path:
+        observation = observation[key]
+    return observation
+
+
+def sample_of(batch: object, index: int) -> object:
+    """One observation of a batch, in which every array has a leading axis."""
+    if isinstance(batch, dict):
+        return {key: sample_of(part, index) for key, part in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple(sample_of(part, index) for part in batch)
+    return batch[index]
+
+
+def _kind(space: gym.Space, encoder: str) -> str:
+    """An image has three axes and bytes or flags, or any three axes if an image encoder was asked for."""
+    if not isinstance(space, gym.spaces.Box):
+        return "choice"
+    has_pixels = space.dtype in (np.uint8, np.bool_) or encoder not in ("auto", "mlp")
+    return "image" if len(space.shape) == 3 and has_pixels and encoder != "mlp" else "number"
+
+
+def _image(space: gym.spaces.Box) -> Image:
+    """Channels are the shorter of the first and the last axis."""
+    has_channels_last = space.shape[-1] < space.shape[0]
+    height_width_channels = space.shape if has_channels_last else (*space.shape[1:], space.shape[0])
+    height, width, channels = height_width_channels
+    return Image((channels, height, width), has_channels_last, 255.0 if space.dtype == np.uint8 else 1.0)
+
+
+def describe_space(space: gym.Space) -> dict[str, object]:
+    """A space as JSON; the bounds of a Box are numbers and stand elsewhere."""
+    if isinstance(space, gym.spaces.Discrete):
+        return {"type": "Discrete", "n": int(space.n), "start": int(space.start)}
+    if isinstance(space, gym.spaces.MultiDiscrete):
+        return {"type": "MultiDiscrete", "nvec": space.nvec.tolist(), "start": space.start.tolist()}
+    if isinstance(space, gym.spaces.MultiBinary):
+        return {"type": "MultiBinary", "shape": list(space.shape)}
+    if isinstance(space, gym.spaces.Dict):
+        return {"type": "Dict", "spaces": [[key, describe_space(part)] for key, part in space.spaces.items()]}
+    if isinstance(space, gym.spaces.Tuple):
+        return {"type": "Tuple", "spaces": [describe_space(part) for part in space.spaces]}
+    return {"type": "Box", "shape": list(space.shape), "dtype": space.dtype.name}
+
+
+def space_from(described: dict, tensors: dict | None = None) -> gym.Space:
+    """The space of a description; the bounds of an action Box come from the tensors."""
+    kind = described["type"]
+    if kind == "Discrete":
+        return gym.spaces.Discrete(described["n"], start=described["start"])
+    if kind == "MultiDiscrete":
+        return gym.spaces.MultiDiscrete(described["nvec"], start=described["start"])
+    if kind == "MultiBinary":
+        return gym.spaces.MultiBinary(described["shape"])
+    if kind == "Dict":
+        return gym.spaces.Dict({key: space_from(part) for key, part in described["spaces"]})
+    if kind == "Tuple":
+        return gym.spaces.Tuple([space_from(part) for part in described["spaces"]])
+    if kind == "Box":
+        return _box_from(described, tensors)
+    raise ValueError(f"space {kind!r} is unknown")
+
+
+def _box_from(described: dict, tensors: dict | None) -> gym.spaces.Box:
+    dtype = np.dtype(described["dtype"])
+    if tensors is not None:
+        return gym.spaces.Box(tensors["action.low"].numpy(), tensors["action.high"].numpy(), dtype=dtype)
+    low, high = (-np.inf, np.inf) if dtype.kind == "f" else (0, 1)
+    if math.prod(described["shape"]) > LARGEST_OBSERVATION:
+        raise ValueError(f"an observation of shape {described['shape']} is too large")
+    return gym.spaces.Box(low, high, tuple(described["shape"]), dtype)
