@@ -115,6 +115,74 @@ class Counting(gym.Env):
         return np.array([self.index, self.episode, self.time], dtype=np.float64)
 
 
+class Spaces(gym.Env):
+    """Any pair of spaces, sampled at random; the reward is 1 for ever."""
+
+    def __init__(self, observation_space: gym.Space, action_space: gym.Space):
+        self.observation_space, self.action_space = observation_space, action_space
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        self.time = 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        self.time += 1
+        return self.observation_space.sample(), 1.0, self.time == 7, False, {}
+
+
+class Masked(gym.Env):
+    """Allows a random half of its actions, remembers what it was asked to do, and rewards the largest allowed one."""
+
+    observation_space = gym.spaces.Box(0, 1, (6,), np.float32)
+    action_space = gym.spaces.Discrete(6)
+    forbidden = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return self.shown()
+
+    def shown(self):
+        self.allowed = self.np_random.random(6) < 0.5
+        self.allowed[self.np_random.integers(6)] = True
+        return self.np_random.random(6, dtype=np.float32), {"action_mask": self.allowed.astype(np.int8)}
+
+    def step(self, action):
+        Masked.forbidden += not self.allowed[action]
+        reward = float(action == np.flatnonzero(self.allowed)[-1])
+        self.time += 1
+        observation, info = self.shown()
+        return observation, reward, self.time == 20, False, info
+
+
+class Catch(gym.Env):
+    """A ball falls through a 10 × 10 picture; a paddle below moves left, stays or moves right. Return ±1."""
+
+    observation_space = gym.spaces.Box(0, 255, (10, 10, 2), np.uint8)
+    action_space = gym.spaces.Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.row, self.ball, self.paddle = 0, int(self.np_random.integers(10)), 5
+        return self.picture(), {}
+
+    def step(self, action):
+        self.paddle = min(9, max(0, self.paddle + int(action) - 1))
+        self.row += 1
+        is_over = self.row == 9
+        reward = (1.0 if abs(self.paddle - self.ball) <= 1 else -1.0) if is_over else 0.0
+        return self.picture(), reward, is_over, False, {}
+
+    def picture(self) -> np.ndarray:
+        image = np.zeros((10, 10, 2), np.uint8)
+        image[self.row, self.ball, 0] = 255
+        image[9, self.paddle, 1] = 255
+        return image
+
+
 def training(env, **settings) -> Training:
     """A training on an environment id or a maker of one; eager unless asked, with the classic preset."""
     name = env if isinstance(env, str) else "probe"

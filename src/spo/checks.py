@@ -58,6 +58,7 @@ RANGES = {
     "target_kl": ABOVE_ZERO,
     "hidden": LAYERS,
     "critic_hidden": LAYERS,
+    "env_timeout": ABOVE_ZERO,
     "eval_every": ("a whole number of at least 0", lambda x: x >= 0),
     "threads": (
         f"a whole number from 1 to {os.cpu_count()} (the cores of this machine)",

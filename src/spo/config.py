@@ -118,6 +118,10 @@ class Config:
     encoder: Literal["auto", "mlp", "small", "nature", "resnet18"]
     """How images are read: auto takes nature from 36 × 36 on and small below; mlp flattens them."""
 
+    backend: Literal["auto", "gymnasium", "process", "envpool"] = "auto"
+    """What steps the environments: this process, worker processes, or EnvPool; auto is a fixed rule."""
+    env_timeout: float = 300.0
+    """Seconds after which an environment that does not answer ends the run."""
     env_arg: flags.KeyValues = dataclasses.field(default_factory=dict)
     """Arguments for the environment's constructor, as key=value."""
     init_from: flags.OptionalText = None

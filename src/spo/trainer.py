@@ -12,7 +12,8 @@ import torch
 
 from spo.config import Config
 from spo.distributions import distribution_for
-from spo.envs.in_process import InProcess
+from spo.envs import VecEnv
+from spo.envs.backends import choose_backend, make_envs
 from spo.envs.making import EnvMaker, MakeEnv
 from spo.errors import Refusal
 from spo.evaluation import evaluate_policy
@@ -31,7 +32,7 @@ from spo.trust_region import TrustRegion
 COMPILE_FROM = 4000
 """Gradient steps from which a compiled update pays for its compilation (10 to 30 s once, then cached)."""
 
-PACKAGES = ("simple-policy-optimization", "torch", "numpy", "gymnasium", "mujoco", "safetensors")
+PACKAGES = ("simple-policy-optimization", "torch", "numpy", "gymnasium", "mujoco", "ale-py", "envpool", "safetensors")
 """Whose versions a run records."""
 
 Callback = Callable[["Training", Row], object]
@@ -41,12 +42,13 @@ Callback = Callable[["Training", Row], object]
 class Training:
     """A run in progress: everything that changes while it goes on."""
 
-    def __init__(self, config: Config, make_env: MakeEnv):
+    def __init__(self, config: Config, make_env: EnvMaker):
         self.config, self.make_env = config, make_env
         self.iteration, self.wall_time, self.ratio_deviation_run_max = 0, 0.0, 0.0
         self.threads = config.threads or 1
         torch.set_num_threads(self.threads)
-        self.envs = InProcess(make_env, range(config.envs), config.seed, config.encoder)
+        self.backend, self.backend_reason = choose_backend(config, self.threads)
+        self.envs = make_envs(config, make_env, self.backend, self.threads)
         self.spec = _policy_spec(config, self.envs)
         self.distribution = distribution_for(self.spec.action_space)
         self.network = self.spec.network(derived_seed(config.seed, "network")).to(_device(config.device))
@@ -175,14 +177,15 @@ def train(env: str | MakeEnv, *, callback: Callback | None = None, **settings) -
     return run_training(config, EnvMaker(env, config.env_arg), callback)
 
 
-def run_training(config: Config, make_env: MakeEnv, callback: Callback | None = None) -> Run:
+def run_training(config: Config, make_env: EnvMaker, callback: Callback | None = None) -> Run:
     """The whole of a run, from the environments to the saved policy."""
     RunDirectory.check_unused(config.out)
     training = Training(config, make_env)
     directory = RunDirectory.create(config.out, f"{config.env}-{config.objective}-s{config.seed}")
     path, reason = training.choose_update_path()
     write_json(directory.config, _record(training, path))
-    announce(config, f"update {path} ({reason}), {training.threads} thread(s)")
+    backend = f"backend {training.backend} ({training.backend_reason})"
+    announce(config, f"update {path} ({reason}), {backend}, {training.threads} thread(s)")
     sinks = _sinks(config, directory)
     try:
         training.run(directory, sinks, callback)
@@ -210,7 +213,7 @@ def _sinks(config: Config, directory: RunDirectory) -> list[Sink]:
     return sinks
 
 
-def _policy_spec(config: Config, envs: InProcess) -> PolicySpec:
+def _policy_spec(config: Config, envs: VecEnv) -> PolicySpec:
     spaces = (envs.observation_space, envs.action_space)
     layers = (config.hidden, config.critic_hidden, config.activation, config.encoder)
     return PolicySpec(config.env, config.objective, *spaces, *layers)
@@ -221,7 +224,7 @@ def _record(training: Training, update_path: str) -> dict[str, object]:
     config = training.config
     resolved = {
         "update": update_path,
-        "backend": "gymnasium",
+        "backend": training.backend,
         "threads": training.threads,
         "total_steps": config.total_steps,
         "iterations": config.iterations,

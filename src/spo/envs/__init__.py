@@ -4,6 +4,7 @@ Same-step semantics: when an episode ends, `step` already returns the first obse
 last observation stands in `final_observation`. The trainer never asks which backend it talks to.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 import gymnasium as gym
@@ -18,6 +19,25 @@ class Episode(NamedTuple):
     env: int
     total_reward: float
     length: int
+
+
+class EpisodeTotals:
+    """Sums rewards and counts steps of the running episodes."""
+
+    def __init__(self, indices: Iterable[int]):
+        self.indices = list(indices)
+        self.total_reward = np.zeros(len(self.indices))
+        self.length = np.zeros(len(self.indices), dtype=int)
+
+    def add(self, reward: np.ndarray) -> None:
+        self.total_reward += reward
+        self.length += 1
+
+    def finish(self, position: int) -> Episode:
+        """The episode that ended there; the next one starts from nothing."""
+        episode = Episode(self.indices[position], float(self.total_reward[position]), int(self.length[position]))
+        self.total_reward[position], self.length[position] = 0.0, 0
+        return episode
 
 
 class Step(NamedTuple):

@@ -17,7 +17,7 @@ def game_of(env_id: str) -> str:
     return env_id.removesuffix(SUFFIX)
 
 
-def make_atari(env_id: str, whole_games: bool = False, **keywords) -> gym.Env:
+def make_atari(env_id: str, whole_games: bool = False, noop_max: int = 30, **keywords) -> gym.Env:
     """A game with no-op starts, four frames a step (the maximum of the last two), an episode per life, FIRE to start,
     grey 84 × 84 pictures, four of them seen at once. Rewards stay raw: learning clips them, reports do not."""
     _register()
@@ -25,7 +25,7 @@ def make_atari(env_id: str, whole_games: bool = False, **keywords) -> gym.Env:
     if name not in gym.registry:
         raise Refusal(f"environment {env_id!r} is neither a registered Gymnasium id nor an Atari game")
     game = gym.make(name, obs_type="grayscale", disable_env_checker=True, **keywords)
-    env = gym.wrappers.AtariPreprocessing(game, noop_max=30, frame_skip=4, screen_size=84)
+    env = gym.wrappers.AtariPreprocessing(game, noop_max=noop_max, frame_skip=4, screen_size=84)
     if not whole_games:
         env = OneLife(env)
     if "FIRE" in game.unwrapped.get_action_meanings():

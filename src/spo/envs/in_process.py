@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import gymnasium as gym
 import numpy as np
 
-from spo.envs import Episode, Step
-from spo.envs.making import MakeEnv
+from spo.envs import Episode, EpisodeTotals, Step
+from spo.envs.making import MakeEnv, checked_env
 from spo.errors import Refusal
 from spo.seeding import episode_seed
 from spo.spaces import ObservationLayout
@@ -15,19 +15,27 @@ from spo.spaces import ObservationLayout
 class InProcess:
     """Copies of an environment; every episode is seeded from (seed, environment, episode)."""
 
-    def __init__(self, make_env: MakeEnv, indices: Iterable[int], seed: int, encoder: str = "auto"):
+    def __init__(
+        self,
+        make_env: MakeEnv,
+        indices: Iterable[int],
+        seed: int,
+        encoder: str = "auto",
+        progress: list | None = None,
+        first: gym.Env | None = None,
+    ):
         self.indices, self.seed = list(indices), seed  # a part of all environments may live elsewhere
         self.count = len(self.indices)
-        self.envs = [make_env() for _ in self.indices]
+        self.envs = [checked_env(first or make_env())] + [make_env() for _ in self.indices[1:]]
         self.observation_space = self.envs[0].observation_space
         self.action_space = self.envs[0].action_space
         self.layout = ObservationLayout(self.observation_space, encoder)
         self.kind: str | None = None  # of the first observation's numbers: later ones must not change it
         self.mask: np.ndarray | None = None
         self.steps = 0
+        self.progress = [self.indices[0], 0] if progress is None else progress  # environment and step under way
         self.episode = np.full(self.count, -1)  # the index of each environment's running episode
-        self.total_reward = np.zeros(self.count)
-        self.length = np.zeros(self.count, dtype=int)
+        self.totals = EpisodeTotals(self.indices)
         self.goes_on = np.zeros(self.count, dtype=bool)  # a life was lost, and the game is not over
 
     def reset(self) -> np.ndarray:
@@ -40,10 +48,12 @@ class InProcess:
 
     def step(self, action: np.ndarray) -> Step:
         self.steps += 1
+        self.progress[1] = self.steps
         observations = []
         reward = np.empty(self.count)
         terminated, truncated = np.empty(self.count, dtype=bool), np.empty(self.count, dtype=bool)
         for position, env in enumerate(self.envs):
+            self.progress[0] = self.indices[position]
             try:
                 observation, reward[position], is_terminated, is_truncated, info = env.step(action[position])
             except Exception as error:
@@ -53,8 +63,7 @@ class InProcess:
             observations.append(self._packed(position, observation))
             if self.mask is not None:
                 self.mask[position] = self._checked_mask(position, info)
-        self.total_reward += reward
-        self.length += 1
+        self.totals.add(reward)
         final = np.stack(observations)
         if not (terminated.any() or truncated.any()):
             return Step(final, reward, terminated, truncated, None, [])
@@ -70,8 +79,7 @@ class InProcess:
         observation, episodes = final.copy(), []
         for position in np.flatnonzero(done).tolist():
             if not self.goes_on[position]:
-                total, length = float(self.total_reward[position]), int(self.length[position])
-                episodes.append(Episode(self.indices[position], total, length))
+                episodes.append(self.totals.finish(position))
             observation[position], info = self._start_episode(position)
             if self.mask is not None:
                 self.mask[position] = self._checked_mask(position, info)
@@ -80,8 +88,8 @@ class InProcess:
     def _start_episode(self, position: int) -> tuple[np.ndarray, dict]:
         if not self.goes_on[position]:
             self.episode[position] += 1
-            self.total_reward[position], self.length[position] = 0.0, 0
         seed = episode_seed(self.seed, self.indices[position], int(self.episode[position]))
+        self.progress[0] = self.indices[position]
         try:
             observation, info = self.envs[position].reset(seed=seed)
         except Exception as error:

@@ -22,6 +22,11 @@ class EnvMaker:
     env_arg: Mapping[str, object]
 
     def __call__(self, whole_games: bool = False, **keywords) -> gym.Env:
+        """One environment, or a refusal."""
+        return checked_env(self.made(whole_games, **keywords))
+
+    def made(self, whole_games: bool = False, **keywords) -> object:
+        """What the id or the callable makes."""
         keywords = {**self.env_arg, **keywords}
         if callable(self.env):
             return _named_failure(self.env, getattr(self.env, "__name__", repr(self.env)), **keywords)
@@ -31,9 +36,15 @@ class EnvMaker:
             return _named_failure(gym.make, self.env, self.env, disable_env_checker=True, **keywords)
 
 
+def checked_env(made: object) -> gym.Env:
+    if not isinstance(made, gym.Env):
+        raise Refusal(f"what should make an environment made a {type(made).__name__}; accepted is a gymnasium.Env")
+    return made
+
+
 def _named_failure(make: MakeEnv, name: str, *arguments, **keywords) -> gym.Env:
     try:
-        made = make(*arguments, **keywords)
+        return make(*arguments, **keywords)
     except Refusal:
         raise
     except gym.error.DependencyNotInstalled as error:
@@ -44,9 +55,6 @@ def _named_failure(make: MakeEnv, name: str, *arguments, **keywords) -> gym.Env:
         raise Refusal(f"environment {name!r} cannot be made: {_sentence(error)}")
     except Exception as error:
         raise Refusal(f"environment {name!r} cannot be made: {type(error).__name__}: {_sentence(error)}") from error
-    if not isinstance(made, gym.Env):
-        raise Refusal(f"environment {name!r} made a {type(made).__name__}; accepted is a gymnasium.Env")
-    return made
 
 
 def _sentence(error: Exception) -> str:

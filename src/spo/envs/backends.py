@@ -1,0 +1,43 @@
+"""Which backend steps the environments: a fixed rule, so that the same command gives the same run."""
+
+import gymnasium as gym
+
+from spo.config import Config
+from spo.envs import VecEnv
+from spo.envs.atari import is_atari
+from spo.envs.envpool import EnvPool
+from spo.envs.in_process import InProcess
+from spo.envs.making import EnvMaker
+from spo.envs.processes import Processes
+from spo.envs.vector import Vector
+from spo.envs.watchdog import Watched
+from spo.errors import Refusal
+
+SLOW_STEPS = ("Humanoid-v4", "HumanoidStandup-v4", "Humanoid-v5", "HumanoidStandup-v5")
+"""Tasks whose step is so expensive that EnvPool's threads gain more than they cost."""
+
+
+def choose_backend(config: Config, threads: int) -> tuple[str, str]:
+    """The backend, and why: never a measurement, only what the settings say."""
+    if config.backend != "auto":
+        return config.backend, "as asked"
+    if config.env_arg or threads < 2:
+        return "gymnasium", "the reference"
+    if config.env in SLOW_STEPS or is_atari(config.env):
+        return "envpool", f"faster for {config.env} with {threads} threads"
+    return "gymnasium", "the reference"
+
+
+def make_envs(config: Config, maker: EnvMaker, backend: str, threads: int) -> VecEnv:
+    if backend == "envpool":
+        if callable(maker.env):
+            raise Refusal("--backend envpool needs the id of an environment, not a callable that makes one")
+        pool = EnvPool(config.env, config.envs, config.seed, threads, config.env_arg, config.encoder)
+        return Watched(pool, config.env_timeout)
+    if backend == "process":
+        workers = threads if threads > 1 else config.envs
+        return Processes(maker, config.envs, config.seed, workers, config.env_timeout, config.encoder)
+    made = maker.made()  # the first environment; a user's callable may have made a whole vector of them
+    if isinstance(made, gym.vector.VectorEnv):
+        return Watched(Vector(made, config.envs, config.seed, config.encoder), config.env_timeout)
+    return Watched(InProcess(maker, range(config.envs), config.seed, config.encoder, first=made), config.env_timeout)

@@ -1,0 +1,153 @@
+"""Gymnasium environments in worker processes, for environments whose steps are slow Python."""
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+from multiprocessing.connection import Connection
+
+import numpy as np
+
+from spo.envs import Step
+from spo.envs.in_process import InProcess
+from spo.envs.making import MakeEnv
+from spo.errors import Refusal
+
+SECONDS_TO_CLOSE = 2.0
+SECONDS_TO_START = 120.0
+
+
+class Processes:
+    """N environments over a few workers, each of which steps its share one after the other."""
+
+    def __init__(self, make_env: MakeEnv, count: int, seed: int, workers: int, timeout: float, encoder: str = "auto"):
+        self.count, self.timeout, self.mask, self.steps = count, timeout, None, 0
+        shares = [share.tolist() for share in np.array_split(np.arange(count), min(workers, count))]
+        self.workers = [Worker(make_env, share, seed, encoder) for share in shares]
+        self.bounds = np.cumsum([len(share) for share in shares])[:-1].tolist()
+        self.observation_space, self.action_space, self.layout = self._ask("spaces", SECONDS_TO_START)[0]
+
+    def reset(self) -> np.ndarray:
+        answers = self._ask("reset", max(self.timeout, SECONDS_TO_START))
+        self.mask = _joined([mask for _, mask in answers])
+        return np.concatenate([observation for observation, _ in answers])
+
+    def step(self, action: np.ndarray) -> Step:
+        self.steps += 1
+        for worker, share in zip(self.workers, np.split(action, self.bounds)):
+            worker.send(("step", share))
+        answers = self._collect(self.timeout)
+        self.mask = _joined([mask for _, mask in answers])
+        return merged([step for step, _ in answers])
+
+    def close(self) -> None:
+        for worker in self.workers:
+            worker.close()
+
+    def _ask(self, question: str, timeout: float) -> list:
+        for worker in self.workers:
+            worker.send((question, None))
+        return self._collect(timeout)
+
+    def _collect(self, timeout: float) -> list:
+        try:
+            return [worker.receive(timeout) for worker in self.workers]
+        except Refusal:
+            self.close()
+            raise
+
+
+class Worker:
+    """A process with its share of the environments, and a record of what it is doing."""
+
+    def __init__(self, make_env: MakeEnv, indices: list[int], seed: int, encoder: str):
+        context = multiprocessing.get_context("spawn")  # a fork would copy the threads' locks of a running torch
+        self.progress = context.Array("i", [indices[0], 0], lock=False)  # environment and step under way
+        self.connection, theirs = context.Pipe()
+        arguments = (theirs, make_env, indices, seed, encoder, self.progress, os.getpid())
+        self.process = context.Process(target=serve, args=arguments, daemon=True)
+        try:
+            self.process.start()
+        except (AttributeError, TypeError, ValueError) as error:
+            raise Refusal(f"--backend process needs an environment that can be sent to another process: {error}")
+        theirs.close()
+
+    def send(self, message: tuple) -> None:
+        try:
+            self.connection.send(message)
+        except OSError:
+            pass  # the worker is gone: receive says so, with its exit code
+
+    def receive(self, timeout: float) -> object:
+        environment, step = self.progress
+        try:
+            if not self.connection.poll(timeout):
+                environment, step = self.progress
+                raise Refusal(f"environment {environment} did not answer within {timeout:g} s (its step {step})")
+            kind, answer = self.connection.recv()
+        except (EOFError, OSError):
+            self.process.join(SECONDS_TO_CLOSE)
+            environment, step = self.progress
+            code = self.process.exitcode
+            raise Refusal(f"environment {environment} ended its worker process with code {code} (its step {step})")
+        if kind == "refusal":
+            raise Refusal(answer)
+        return answer
+
+    def close(self) -> None:
+        """Asks, waits a moment, and then makes sure."""
+        self.send(("close", None))
+        self.process.join(SECONDS_TO_CLOSE)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+        self.connection.close()
+
+
+def serve(
+    connection: Connection, make_env: MakeEnv, indices: list[int], seed: int, encoder: str, progress, parent: int
+) -> None:
+    """A worker's life: answers until it is told to close or its parent is gone."""
+    _die_with(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    envs = None
+    try:
+        envs = InProcess(make_env, indices, seed, encoder, progress)
+        while (message := connection.recv())[0] != "close":
+            connection.send(("answer", _answer(envs, *message)))
+    except Refusal as refusal:
+        connection.send(("refusal", str(refusal)))
+    except (EOFError, OSError):
+        pass
+    finally:
+        if envs is not None:
+            envs.close()
+
+
+def _answer(envs: InProcess, question: str, action: np.ndarray | None) -> tuple:
+    if question == "spaces":
+        return envs.observation_space, envs.action_space, envs.layout
+    answer = envs.reset() if question == "reset" else envs.step(action)
+    return answer, envs.mask
+
+
+def _die_with(parent: int) -> None:
+    """Asks the kernel to end this process with its parent, so that a killed run leaves nothing behind."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        sys.exit(0)  # the parent was gone before the request
+
+
+def _joined(masks: list[np.ndarray | None]) -> np.ndarray | None:
+    return None if any(mask is None for mask in masks) else np.concatenate(masks)
+
+
+def merged(steps: list[Step]) -> Step:
+    """The shares of all workers as one step."""
+    observation, reward, terminated, truncated = (np.concatenate(parts) for parts in list(zip(*steps))[:4])
+    finals = [step.observation if step.final_observation is None else step.final_observation for step in steps]
+    has_final = any(step.final_observation is not None for step in steps)
+    episodes = [episode for step in steps for episode in step.episodes]
+    return Step(observation, reward, terminated, truncated, np.concatenate(finals) if has_final else None, episodes)

@@ -1,0 +1,240 @@
+"""One contract, several backends: what they agree on, and how they fail."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from functools import partial
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from probes import Counting, EndlessReward, iterate, training
+from spo.envs.backends import choose_backend
+from spo.envs.making import EnvMaker
+from spo.envs.processes import Processes
+from spo.errors import Refusal
+from spo.presets import make_config
+
+MUJOCO = ["Ant-v4", "HalfCheetah-v4", "Hopper-v4", "Humanoid-v4", "HumanoidStandup-v4", "Walker2d-v4"]
+
+
+@pytest.mark.parametrize("env", MUJOCO)
+def test_single_steps_of_envpool_equal_gymnasium(env):
+    """From equal states: EnvPool's positions and velocities are read from its observation and set in Gymnasium."""
+    from spo.envs.envpool import EnvPool
+
+    shown = {"exclude_current_positions_from_observation": False}
+    hidden = 2 if env == "HumanoidStandup-v4" else 0  # Gymnasium's Standup cannot show x and y
+    reference = EnvMaker(env, {} if hidden else shown)()
+    reference.reset(seed=0)
+    model, draw = reference.unwrapped.model, np.random.default_rng(0)
+    for _ in range(5):
+        pool = EnvPool(env, 1, seed=int(draw.integers(1000)), threads=1, env_arg=shown)
+        seen = pool.reset()[0]
+        reference.unwrapped.set_state(seen[: model.nq], seen[model.nq : model.nq + model.nv])
+        action = draw.uniform(pool.action_space.low, pool.action_space.high).astype(np.float64)
+        step = pool.step(action[None])
+        expected, reward, *_ = reference.step(action)
+        assert step.reward[0] == pytest.approx(reward, abs=1e-5)
+        seen, forces = step.observation[0, hidden:], slice(292, None)
+        if env == "HumanoidStandup-v4":
+            # It lies in many contacts, and its model stops the contact solver before convergence: the two engines'
+            # forces (of order 100) then differ by up to 0.02, and velocities by what follows from that.
+            np.testing.assert_allclose(seen[forces], expected[forces], rtol=1e-3, atol=2e-2)
+            np.testing.assert_allclose(seen[:292], expected[:292], rtol=1e-4, atol=1e-4)
+        else:
+            np.testing.assert_allclose(seen, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("env", ["Humanoid-v4", "HumanoidStandup-v4"])
+def test_contact_forces_are_not_left_out(env):
+    from spo.envs.envpool import EnvPool
+
+    pool = EnvPool(env, 2, seed=0, threads=1, env_arg={})
+    pool.reset()
+    forces = [pool.step(np.zeros((2, 17))).observation[:, -84:] for _ in range(60)]
+    assert np.abs(forces).max() > 0
+
+
+def test_envpool_resets_in_the_same_step_with_the_true_last_observation():
+    from spo.envs.envpool import EnvPool
+
+    pool = EnvPool("Hopper-v4", 4, seed=1, threads=1, env_arg={})
+    pool.reset()
+    draw, ends, length = np.random.default_rng(0), 0, np.zeros(4, int)
+    for _ in range(200):
+        step = pool.step(draw.uniform(-1, 1, (4, 3)))
+        length += 1
+        done = step.terminated | step.truncated
+        assert (step.reward != 0).all()  # no dummy step is seen
+        for episode in step.episodes:
+            assert done[episode.env] and episode.length == length[episode.env]
+        for n in np.flatnonzero(done):
+            ends += 1
+            assert abs(step.observation[n, 0] - 1.25) < 0.01  # upright again
+            assert step.final_observation[n, 0] < 0.7 or abs(step.final_observation[n, 1]) > 0.2  # and had fallen
+        length[done] = 0
+    assert ends > 5
+
+
+def test_envpool_repeats_whatever_the_threads():
+    first, second = ([row["policy_loss"] for row in iterate(training("Hopper-v4", backend="envpool", preset="mujoco",
+                     threads=threads), 2)] for threads in (1, min(2, os.cpu_count())))  # fmt: skip
+    assert first == pytest.approx(second, rel=1e-5)
+
+
+def test_workers_give_the_same_run_bit_for_bit():
+    settings = {"envs": 4, "horizon": 64}
+    apart, together = (training("CartPole-v1", backend=backend, **settings) for backend in ("process", "gymnasium"))
+    try:
+        assert iterate(apart, 3) == iterate(together, 3)
+        assert apart.parameters.vector.equal(together.parameters.vector)
+    finally:
+        apart.envs.close()
+
+
+def counting_vector(mode):
+    def make():
+        return gym.vector.SyncVectorEnv([lambda i=i: named(i) for i in range(3)], autoreset_mode=mode)
+
+    def named(index):
+        env = Counting()
+        env.index = index
+        return env
+
+    return make
+
+
+@pytest.mark.parametrize("mode", list(gym.vector.AutoresetMode))
+def test_a_users_vector_environment_in_every_autoreset_mode(mode):
+    settings = {"envs": 3, "horizon": 20, "minibatches": 4, "normalize_observation": "off", "normalize_reward": "off"}
+    Counting.made = 0
+    expected = training(Counting, **settings).collector.collect()
+    rollout = training(counting_vector(mode), **settings).collector.collect()
+    for name in ("observation", "reward", "terminated", "done"):
+        assert getattr(rollout, name).equal(getattr(expected, name)), name
+    assert sorted(rollout.episodes) == sorted(expected.episodes)
+
+
+def test_a_vector_environment_of_another_size_is_refused():
+    with pytest.raises(Refusal, match="--envs 8 is not accepted: the vector environment that was made has 3"):
+        training(counting_vector(gym.vector.AutoresetMode.SAME_STEP), envs=8)
+
+
+def test_the_rule_of_auto():
+    def chosen(env, threads, **settings):
+        return choose_backend(make_config(env, **settings), threads)[0]
+
+    assert chosen("Humanoid-v4", 1) == chosen("HalfCheetah-v4", 2) == "gymnasium"
+    assert chosen("Humanoid-v4", 2) == chosen("Breakout", 2) == "envpool"
+    assert chosen("Humanoid-v4", 2, env_arg={"xml_file": "mine.xml"}) == "gymnasium"
+    assert chosen("Humanoid-v4", 2, backend="process") == "process"
+
+
+def test_envpool_says_what_it_does_not_have():
+    with pytest.raises(Refusal, match="--backend envpool does not have environment 'LunarLander-v99'"):
+        training("LunarLander-v99", backend="envpool")
+    with pytest.raises(Refusal, match="needs the id of an environment"):
+        training(EndlessReward, backend="envpool")
+
+
+class Misbehaving(Counting):
+    """Does something at its fifth step."""
+
+    def __init__(self, deed: str):
+        super().__init__()
+        self.deed, self.steps = deed, 0
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 5:
+            if self.deed == "raise":
+                raise RuntimeError("gearbox broke")
+            if self.deed == "exit":
+                os._exit(7)
+            if self.deed == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if self.deed == "hang":
+                time.sleep(3600)
+        return super().step(action)
+
+
+def children() -> set[str]:
+    found = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "pid=,args="], capture_output=True, text=True)
+    return {line for line in found.stdout.splitlines() if "spawn_main" in line}
+
+
+DEEDS = {
+    "raise": r"raised RuntimeError: gearbox broke .its step 5",
+    "exit": r"ended its worker process with code 7 .its step 5",
+    "kill": r"ended its worker process with code -9 .its step 5",
+    "hang": r"did not answer within 2 s .its step 5",
+}
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+def test_a_worker_that_misbehaves_is_named_and_nothing_is_left_behind(deed):
+    before = children()
+    envs = Processes(partial(Misbehaving, deed), 2, seed=1, workers=2, timeout=2.0)
+    envs.reset()
+    started = time.monotonic()
+    with pytest.raises(Refusal, match="environment 0 " + DEEDS[deed]):
+        for _ in range(5):
+            envs.step(np.zeros(2, int))
+    assert time.monotonic() - started < 12
+    assert children() <= before
+
+
+def test_an_environment_that_cannot_be_sent_is_named():
+    with pytest.raises(Refusal, match="--backend process needs an environment that can be sent to another process"):
+        training(lambda: EndlessReward(3), backend="process", envs=2)
+
+
+def script(code: str, *arguments: str, wait: bool = True):
+    command = [sys.executable, "-c", textwrap.dedent(code), *arguments]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=os.path.dirname(__file__)
+    )
+    return process.communicate(timeout=120) + (process.returncode,) if wait else process
+
+
+def test_a_hanging_environment_in_this_process_is_named_by_the_watchdog(tmp_path):
+    out, err, code = script(
+        """
+        import sys, spo
+        from functools import partial
+        from test_backends import Misbehaving
+        hanging = partial(Misbehaving, "hang")
+        spo.train(hanging, preset="classic", steps=5000, env_timeout=2.0, quiet=True, out=sys.argv[1])
+        """,
+        str(tmp_path / "run"),
+    )
+    assert code == 2 and "error: environment 0 did not answer within 2 s (its step 5)" in err
+
+
+def test_workers_end_with_a_killed_parent():
+    process = script(
+        """
+        import time
+        from spo.envs.making import EnvMaker
+        from spo.envs.processes import Processes
+        if __name__ == "__main__":
+            envs = Processes(EnvMaker("CartPole-v1", {}), 2, seed=1, workers=2, timeout=30.0)
+            envs.reset()
+            print(*(worker.process.pid for worker in envs.workers), flush=True)
+            time.sleep(600)
+        """,
+        wait=False,
+    )
+    pids = [int(pid) for pid in process.stdout.readline().split()]
+    assert len(pids) == 2
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 10
+    while any(os.path.exists(f"/proc/{pid}") for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)

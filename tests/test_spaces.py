@@ -1,0 +1,186 @@
+"""Every observation and action space: packed, trained on, saved and loaded; images learned; masks kept."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+from probes import Catch, Masked, Spaces, iterate, training
+from spo.encoders import resnet18
+from spo.errors import Refusal
+from spo.objectives import OBJECTIVES
+from spo.policy import load_policy, save_policy
+from spo.spaces import ObservationLayout
+
+S = gym.spaces
+BYTES = S.Box(0, 255, (12, 12, 3), np.uint8)
+OBSERVATIONS = {
+    "vector": S.Box(-1, 1, (3,)),
+    "matrix": S.Box(-1, 1, (3, 4)),
+    "float volume": S.Box(-1, 1, (2, 3, 4)),
+    "discrete": S.Discrete(5),
+    "multi-discrete": S.MultiDiscrete([3, 4]),
+    "multi-binary": S.MultiBinary(6),
+    "image": BYTES,
+    "channels first": S.Box(0, 255, (3, 40, 40), np.uint8),
+    "dict": S.Dict({"speed": S.Box(-1, 1, (2,)), "gear": S.Discrete(4), "camera": BYTES}),
+    "tuple": S.Tuple([S.Box(-5, 5, (2, 2)), S.Dict({"a": S.Discrete(3)}), S.MultiBinary(2)]),
+}
+ACTIONS = {
+    "box": S.Box(-1, 1, (2,)),
+    "box matrix": S.Box(-1, 1, (2, 2), np.float64),
+    "discrete": S.Discrete(3, start=4),
+    "multi-discrete": S.MultiDiscrete([[2, 3], [4, 2]]),
+    "multi-binary": S.MultiBinary(3),
+}
+SMALL = {"envs": 2, "horizon": 16, "epochs": 2, "hidden": (8,), "critic_hidden": (8,), "minibatches": 2}
+
+
+@pytest.mark.parametrize("name", OBSERVATIONS)
+def test_every_observation_space_trains_and_survives_saving(name, tmp_path):
+    space = OBSERVATIONS[name]
+    run = training(lambda: Spaces(space, ACTIONS["discrete"]), **SMALL)
+    row = iterate(run, 2)[1]
+    assert np.isfinite(list(row.values())).all()
+    save_policy(run.policy, tmp_path / "policy")
+    loaded = load_policy(tmp_path)
+    space.seed(0)
+    for observation in (space.sample() for _ in range(5)):
+        assert loaded.act(observation) == run.policy.act(observation)
+    assert loaded.spec.layout.shape == run.envs.layout.shape
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+def test_every_action_space_trains_and_survives_saving(name, tmp_path):
+    space = ACTIONS[name]
+    run = training(lambda: Spaces(OBSERVATIONS["vector"], space), **SMALL)
+    iterate(run, 2)
+    save_policy(run.policy, tmp_path / "policy")
+    loaded = load_policy(tmp_path)
+    batch = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+    for is_deterministic in (True, False):
+        actions = loaded.act(batch, deterministic=is_deterministic)
+        assert all(space.contains(np.asarray(action, space.dtype) if space.shape else action) for action in actions)
+    np.testing.assert_array_equal(loaded.act(batch), run.policy.act(batch))
+    np.testing.assert_allclose(loaded.act(batch[0]), loaded.act(batch)[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("action", ["multi-discrete", "multi-binary"])
+def test_every_objective_works_on_every_action_space(objective, action):
+    run = training(lambda: Spaces(OBSERVATIONS["vector"], ACTIONS[action]), objective=objective, **SMALL)
+    assert np.isfinite(list(iterate(run, 1)[0].values())).all()
+
+
+def test_a_dict_is_packed_numbers_first_then_choices_then_images():
+    layout = ObservationLayout(OBSERVATIONS["dict"])
+    camera = np.arange(12 * 12 * 3, dtype=np.uint8).reshape(12, 12, 3)
+    packed = layout.pack({"speed": np.array([0.5, -0.5]), "gear": 2, "camera": camera})
+    assert packed.dtype == np.float32 and packed[:6].tolist() == [0.5, -0.5, 0, 0, 1, 0]
+    np.testing.assert_array_equal(packed[6:].reshape(3, 12, 12), np.moveaxis(camera, -1, 0))
+    assert (layout.numbers, layout.vector_size) == (2, 6)
+
+
+def test_only_numbers_are_normalised():
+    run = training(lambda: Spaces(OBSERVATIONS["dict"], ACTIONS["discrete"]), **SMALL)
+    rollout = run.collector.collect()
+    one_hot, image = rollout.observation[..., 2:6], rollout.observation[..., 6:]
+    assert set(one_hot.unique().tolist()) == {0.0, 1.0} and (one_hot.sum(-1) == 1).all()
+    assert image.min() >= 0 and image.max() > 200
+
+
+def test_images_stay_bytes():
+    run = training(lambda: Spaces(BYTES, ACTIONS["discrete"]), **SMALL)
+    assert run.collector.collect().observation.dtype == torch.uint8
+
+
+def test_a_batch_of_dicts_acts_like_its_samples():
+    run = training(lambda: Spaces(OBSERVATIONS["dict"], ACTIONS["box"]), **SMALL)
+    samples = [OBSERVATIONS["dict"].sample() for _ in range(3)]
+    batch = {key: np.stack([sample[key] for sample in samples]) for key in samples[0]}
+    expected = np.stack([run.policy.act(sample) for sample in samples])
+    np.testing.assert_allclose(run.policy.act(batch), expected, atol=1e-6)
+
+
+def test_unsupported_spaces_are_named():
+    for space in (S.Text(3), S.Sequence(S.Discrete(2)), S.Dict({"a": S.Graph(S.Discrete(2), None)})):
+        with pytest.raises(Refusal, match="observation space .* is not supported"):
+            training(lambda space=space: Spaces(space, ACTIONS["box"]))
+    with pytest.raises(Refusal, match="action space .* is not supported; accepted are Box of floats, Discrete, Multi"):
+        training(lambda: Spaces(OBSERVATIONS["vector"], S.Dict({"a": S.Discrete(2)})))
+    with pytest.raises(Refusal, match="--encoder nature needs images of at least 36 × 36, these have 12 × 12"):
+        training(lambda: Spaces(BYTES, ACTIONS["box"]), encoder="nature")
+
+
+def test_resnet_18_is_the_authors():
+    network = resnet18(4, 84, 84, torch.Generator().manual_seed(0))
+    assert sum(parameter.numel() for parameter in network.parameters()) == 11_432_704
+    assert network(torch.zeros(2, 4, 84, 84)).shape == (2, 512)
+    assert not any("Norm" in type(module).__name__ for module in network.modules())
+    again = resnet18(4, 84, 84, torch.Generator().manual_seed(0))
+    assert all(a.equal(b) for a, b in zip(network.parameters(), again.parameters()))
+
+
+def test_an_image_task_is_learned():
+    """Catch: from chance to nearly always, through the small convolutional network."""
+    settings = {"envs": 8, "horizon": 64, "epochs": 4, "learning_rate": 1e-3, "activation": "relu", "steps": 40_000}
+    run = training(Catch, encoder="small", hidden=(), critic_hidden=(), normalize_reward="off", **settings)
+    finished = [episode["return"] for _ in range(78) for episode in run.iterate()[1]]
+    assert np.mean(finished[:100]) < 0 and np.mean(finished[-200:]) > 0.7
+
+
+def test_actor_and_critic_share_the_encoder_and_trpos_critic_leaves_it_alone():
+    run = training(Catch, objective="trpo", encoder="small", hidden=(), critic_hidden=(), envs=2, horizon=32)
+    names = [name.split(".")[0] for name in run.parameters.names]
+    assert names == sorted(names, key=["log_std", "encoder", "actor", "critic"].index)
+    iterate(run, 1)
+    before = run.parameters.vector.clone()
+    batch = {"observation": torch.randint(0, 255, (64, 2, 10, 10), dtype=torch.uint8)}
+    batch |= {"old_value": torch.zeros(64), "value_target": torch.ones(64)}
+    run.improve.epochs(batch, 1e-3, {}, lambda: False)
+    size = run.parameters.policy_size
+    assert torch.equal(run.parameters.vector[:size], before[:size])
+    assert not torch.equal(run.parameters.vector[size:], before[size:])
+
+
+@pytest.mark.parametrize("objective", ["spo", "trpo", "spu", "rpo-reflective"])
+def test_masked_actions_are_never_taken(objective):
+    Masked.forbidden = 0
+    run = training(Masked, objective=objective, envs=8, horizon=128)
+    rows = iterate(run, 25 if objective == "spo" else 5)
+    assert Masked.forbidden == 0 and np.isfinite(list(rows[-1].values())).all()
+    mask = run.collector.collect().mask
+    assert mask is not None and mask.any(-1).all() and not mask.all()
+
+
+def test_masks_hold_over_many_samples_and_in_evaluation(tmp_path):
+    from spo.evaluation import evaluate_policy
+
+    run = training(Masked, envs=64, horizon=1600, minibatches=4)
+    Masked.forbidden = 0
+    rollout = run.collector.collect()
+    assert rollout.action.numel() > 100_000 and Masked.forbidden == 0
+    assert rollout.mask.gather(-1, rollout.action.unsqueeze(-1)).all()
+    assert evaluate_policy(run.policy, run.make_env, episodes=20).return_mean >= 0 and Masked.forbidden == 0
+
+
+def test_masks_from_a_method_and_for_several_choices():
+    class Several(Spaces):
+        def __init__(self):
+            super().__init__(OBSERVATIONS["vector"], S.MultiDiscrete([2, 3]))
+
+        def action_masks(self):
+            return [np.array([True, False]), np.array([False, True, True])]
+
+    actions = training(Several, **SMALL).collector.collect().action
+    assert (actions[..., 0] == 0).all() and (actions[..., 1] > 0).all()
+
+
+def test_a_mask_that_forbids_everything_is_named():
+    class Stuck(Masked):
+        def shown(self):
+            observation, info = super().shown()
+            return observation, {"action_mask": info["action_mask"] * (self.time < 3)}
+
+    with pytest.raises(Refusal, match="environment 0 gave the action mask .* not all of them false .its step 3"):
+        training(Stuck, **SMALL).collector.collect()
