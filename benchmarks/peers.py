@@ -2,8 +2,9 @@
 
     python benchmarks/peers.py [ENV] [--hidden 64 64] [--rounds 3] [--steps 40960]
 
-Both train PPO-Clip with 8 environments × 256 steps, 10 epochs of 4 minibatches, normalised observations and rewards,
-and the threads that each chooses by itself. Warm: set-up and compilation are not counted. Prints steps per second
+Both train PPO-Clip with 8 environments × 256 steps, 10 epochs of 4 minibatches, normalised observations and rewards
+(an Atari game such as Breakout: 8 × 128, 4 epochs of 4 minibatches, the Nature CNN), and the threads and backend that
+each chooses by itself. Warm: set-up and compilation are not counted. Prints steps per second
 (best of the rounds) and the ratio.
 """
 
@@ -15,11 +16,13 @@ import time
 
 
 def ours(env: str, hidden: list[int], steps: int) -> float:
+    from spo.envs.atari import is_atari
     from spo.envs.making import EnvMaker
     from spo.presets import make_config
     from spo.trainer import Training
 
-    config = make_config(env, steps=10**7, hidden=tuple(hidden), objective="ppo-clip")
+    settings = {} if is_atari(env) else {"hidden": tuple(hidden)}
+    config = make_config(env, steps=10**7, objective="ppo-clip", **settings)
     training = Training(config, EnvMaker(env, {}))
     training.choose_update_path()
     for _ in range(2):
@@ -31,6 +34,29 @@ def ours(env: str, hidden: list[int], steps: int) -> float:
 
 
 def stable_baselines3(env: str, hidden: list[int], steps: int) -> float:
+    from spo.envs.atari import is_atari
+
+    model = sb3_atari(env) if is_atari(env) else sb3_control(env, hidden)
+    model.learn(4096)
+    started = time.perf_counter()
+    model.learn(steps, reset_num_timesteps=False)
+    return steps / (time.perf_counter() - started)
+
+
+def sb3_atari(game: str):
+    import ale_py
+    import gymnasium as gym
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.env_util import make_atari_env
+    from stable_baselines3.common.vec_env import VecFrameStack
+
+    gym.register_envs(ale_py)
+    envs = VecFrameStack(make_atari_env(f"{game}NoFrameskip-v4", n_envs=8, seed=1), 4)
+    settings = {"n_steps": 128, "batch_size": 256, "n_epochs": 4, "ent_coef": 0.01, "clip_range_vf": 0.2}
+    return PPO("CnnPolicy", envs, device="cpu", **settings)
+
+
+def sb3_control(env: str, hidden: list[int]):
     import gymnasium as gym
     from stable_baselines3 import PPO
     from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
@@ -39,11 +65,7 @@ def stable_baselines3(env: str, hidden: list[int], steps: int) -> float:
     envs = VecNormalize(DummyVecEnv([lambda: gym.make(env, disable_env_checker=True)] * 8))
     layers = {"net_arch": {"pi": hidden, "vf": [64, 64]}, "activation_fn": nn.Tanh}
     settings = {"n_steps": 256, "batch_size": 512, "n_epochs": 10, "clip_range_vf": 0.2, "policy_kwargs": layers}
-    model = PPO("MlpPolicy", envs, device="cpu", **settings)
-    model.learn(4096)
-    started = time.perf_counter()
-    model.learn(steps, reset_num_timesteps=False)
-    return steps / (time.perf_counter() - started)
+    return PPO("MlpPolicy", envs, device="cpu", **settings)
 
 
 PEERS = {"spo": ours, "stable-baselines3": stable_baselines3}

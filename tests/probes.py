@@ -5,7 +5,7 @@ import numpy as np
 
 from spo.envs.making import EnvMaker
 from spo.presets import make_config
-from spo.trainer import Training
+from spo.trainer import Training, name_of
 
 DISCRETE = gym.spaces.Discrete(2)
 CONTINUOUS = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -185,7 +185,7 @@ class Catch(gym.Env):
 
 def training(env, **settings) -> Training:
     """A training on an environment id or a maker of one; eager unless asked, with the classic preset."""
-    name = env if isinstance(env, str) else "probe"
+    name = env if isinstance(env, str) else name_of(env)
     defaults = {"preset": "classic", "steps": 10**6, "compile": "off"}
     config = make_config(name, **defaults | settings)
     return Training(config, EnvMaker(env, config.env_arg))

@@ -135,6 +135,11 @@ def test_the_rule_of_auto():
     assert chosen("Humanoid-v4", 2, backend="process") == "process"
 
 
+def test_a_callable_is_never_taken_for_a_game():
+    run = training(EndlessReward, threads=min(2, os.cpu_count()))
+    assert run.backend == "gymnasium" and run.config.env == "probes.EndlessReward"
+
+
 def test_envpool_says_what_it_does_not_have():
     with pytest.raises(Refusal, match="--backend envpool does not have environment 'LunarLander-v99'"):
         training("LunarLander-v99", backend="envpool")

@@ -27,7 +27,10 @@ BAD_INPUT = [
     (("train", "Nope-v3"), "environment 'Nope-v3' is not a registered Gymnasium id"),
     (("train", "nomodule:Nope-v3"), "environment 'nomodule:Nope-v3' cannot be made: No module named 'nomodule'"),
     ((*TRAIN, "--objective", "pp0"), "--objective pp0 is unknown; accepted: spo, ppo-clip, ppo-penalty, spu"),
-    ((*TRAIN, "--preset", "gold"), "--preset gold is unknown; accepted: classic, mujoco"),
+    (
+        (*TRAIN, "--preset", "gold"),
+        "--preset gold is unknown; accepted: atari, atari-resnet, atari-resnet-fixed, classic",
+    ),
     ((*TRAIN, "--wings", "2"), "Unrecognized options: --wings"),
     ((*TRAIN, "--minibatches", "7"), "--minibatches 7 does not divide the batch of 2048 samples"),
     ((*TRAIN, "--epsilon", "1"), "--epsilon 1.0 is not accepted: it must be a number above 0 and below 1"),
@@ -96,6 +99,25 @@ def test_every_setting_of_the_issue_is_a_flag(capsys):
         normalize-advantage truncation normalize-observation normalize-reward paper eval-every config init-from env-arg
         compile threads device quiet out preset tensorboard""".split():
         assert f"--{flag}" in help_text
+
+
+@pytest.mark.parametrize(
+    "missing, extra, arguments",
+    [
+        ("ale_py", "atari", ("train", "Breakout", "--backend", "gymnasium")),
+        ("envpool", "envpool", ("train", "Hopper-v4", "--backend", "envpool")),
+        ("mujoco", "mujoco", ("train", "Hopper-v4", "--backend", "gymnasium")),
+        ("matplotlib", "report", ("figures", "objectives")),
+    ],
+)
+def test_a_missing_extra_is_named_with_its_install(missing, extra, arguments, tmp_path):
+    """In a process of its own, where the package cannot be imported."""
+    hide = f"import sys; sys.modules[{missing!r}] = None; sys.argv[1:] = {list(arguments)!r}"
+    command = [sys.executable, "-c", f"{hide}; from spo.cli import main; main()"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert f"pip install 'simple-policy-optimization[{extra}]'" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def settings_of(*arguments: str):

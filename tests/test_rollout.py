@@ -80,7 +80,7 @@ def test_every_episode_has_a_seed_of_its_own():
     assert len(seeds) == 5 * 8 * 50
     run = training(Counting, envs=2, horizon=20, minibatches=4, seed=7)
     run.collector.collect()
-    assert run.envs.envs[1].seeds == [episode_seed(7, 1, episode) for episode in range(5)]
+    assert run.envs.envs.envs[1].seeds == [episode_seed(7, 1, episode) for episode in range(5)]
 
 
 def test_the_unclipped_action_is_stored_and_the_clipped_one_stepped():
@@ -125,6 +125,18 @@ def wrong_shape(result):
     result[0] = np.zeros(4)
 
 
+def wrong_type(result):
+    result[0] = np.zeros(3, dtype=int)
+
+
+def two_rewards(result):
+    result[1] = np.array([1.0, 2.0])
+
+
+def no_reward(result):
+    result[1] = None
+
+
 def raising(result):
     raise ValueError("broken gearbox")
 
@@ -135,6 +147,9 @@ def raising(result):
         (nan_observation, "environment 1 returned a non-finite observation .nan. at its step 10"),
         (infinite_reward, "environment 1 returned a non-finite reward .inf. at its step 10"),
         (wrong_shape, r"environment 1 returned an observation of shape \(4,\), its space says \(3,\) .its step 10"),
+        (wrong_type, "environment 1 returned an observation of type int64, unlike its first one .its step 10"),
+        (two_rewards, r"environment 1 returned the reward array\(\[1., 2.\]\); accepted is a number .its step 10"),
+        (no_reward, "environment 1 returned a non-finite reward .nan. at its step 10"),
         (raising, "environment 1 raised ValueError: broken gearbox .its step 10"),
     ],
 )

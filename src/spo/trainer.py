@@ -1,6 +1,7 @@
 """One training run: its state, its loop, and the composition of all its parts."""
 
 import dataclasses
+import os
 import platform
 import time
 from collections.abc import Callable
@@ -12,7 +13,9 @@ import torch
 
 from spo.config import Config
 from spo.distributions import distribution_for
+from spo.encoders import TRUNKS
 from spo.envs import VecEnv
+from spo.envs.atari import is_atari
 from spo.envs.backends import choose_backend, make_envs
 from spo.envs.making import EnvMaker, MakeEnv
 from spo.errors import Refusal
@@ -45,7 +48,7 @@ class Training:
     def __init__(self, config: Config, make_env: EnvMaker):
         self.config, self.make_env = config, make_env
         self.iteration, self.wall_time, self.ratio_deviation_run_max = 0, 0.0, 0.0
-        self.threads = config.threads or 1
+        self.threads = config.threads or default_threads(config)
         torch.set_num_threads(self.threads)
         self.backend, self.backend_reason = choose_backend(config, self.threads)
         self.envs = make_envs(config, make_env, self.backend, self.threads)
@@ -172,9 +175,14 @@ class Run:
 
 def train(env: str | MakeEnv, *, callback: Callback | None = None, **settings) -> Run:
     """Trains a policy on a Gymnasium id, or on what a callable makes; settings are those of `Config`."""
-    name = env if isinstance(env, str) else getattr(env, "__qualname__", type(env).__name__)
-    config = make_config(name, **settings)
+    config = make_config(env if isinstance(env, str) else name_of(env), **settings)
     return run_training(config, EnvMaker(env, config.env_arg), callback)
+
+
+def name_of(make_env: MakeEnv) -> str:
+    """What a run calls an environment that a callable makes: with a dot, which no id or game has alone."""
+    named = make_env if hasattr(make_env, "__qualname__") else type(make_env)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 def run_training(config: Config, make_env: EnvMaker, callback: Callback | None = None) -> Run:
@@ -202,6 +210,11 @@ def run_training(config: Config, make_env: EnvMaker, callback: Callback | None =
     summary = directory.summary()
     print_summary(config, summary, directory)
     return Run(directory.path, training.policy, summary)
+
+
+def default_threads(config: Config) -> int:
+    """All cores for convolutions; one for small networks, whose threads would only fight with the stepping."""
+    return os.cpu_count() or 1 if is_atari(config.env) or config.encoder in TRUNKS else 1
 
 
 def _sinks(config: Config, directory: RunDirectory) -> list[Sink]:

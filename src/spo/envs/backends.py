@@ -1,11 +1,13 @@
 """Which backend steps the environments: a fixed rule, so that the same command gives the same run."""
 
+from importlib.util import find_spec
+
 import gymnasium as gym
 
 from spo.config import Config
 from spo.envs import VecEnv
 from spo.envs.atari import is_atari
-from spo.envs.envpool import EnvPool
+from spo.envs.envpool import INSTALL, EnvPool
 from spo.envs.in_process import InProcess
 from spo.envs.making import EnvMaker
 from spo.envs.processes import Processes
@@ -24,6 +26,8 @@ def choose_backend(config: Config, threads: int) -> tuple[str, str]:
     if config.env_arg or threads < 2:
         return "gymnasium", "the reference"
     if config.env in SLOW_STEPS or is_atari(config.env):
+        if find_spec("envpool") is None:
+            return "gymnasium", f"EnvPool would be faster: {INSTALL}"
         return "envpool", f"faster for {config.env} with {threads} threads"
     return "gymnasium", "the reference"
 

@@ -55,9 +55,13 @@ class InProcess:
         for position, env in enumerate(self.envs):
             self.progress[0] = self.indices[position]
             try:
-                observation, reward[position], is_terminated, is_truncated, info = env.step(action[position])
+                observation, value, is_terminated, is_truncated, info = env.step(action[position])
             except Exception as error:
                 self._fail(position, f"raised {type(error).__name__}: {error}", error)
+            try:
+                reward[position] = value
+            except (TypeError, ValueError) as error:
+                self._fail(position, f"returned the reward {value!r}; accepted is a number", error)
             terminated[position], truncated[position] = is_terminated, is_truncated
             self.goes_on[position] = info.get("life_lost", False)
             observations.append(self._packed(position, observation))
