@@ -7,32 +7,8 @@ and the ratio to the in-process backend.
 """
 
 import argparse
-import time
 
-import torch
-
-from spo.envs.making import EnvMaker
-from spo.presets import make_config
-from spo.trainer import Training
-
-ITERATIONS = 3
-BACKENDS = ("gymnasium", "envpool", "process")
-
-
-def prepared(env: str, backend: str, threads: int) -> Training:
-    config = make_config(env, steps=10**7, backend=backend, threads=threads)
-    training = Training(config, EnvMaker(env, {}))
-    training.choose_update_path()
-    training.iterate()
-    return training
-
-
-def speed(training: Training) -> float:
-    torch.set_num_threads(training.threads)  # they share a process
-    started = time.perf_counter()
-    for _ in range(ITERATIONS):
-        training.iterate()
-    return ITERATIONS * training.config.batch_size / (time.perf_counter() - started)
+from measure import best_speeds, prepared
 
 
 def main() -> None:
@@ -41,17 +17,14 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
-    # In-process stepping has one thread whatever torch has; one is also what it trains fastest with.
+    # In-process stepping has one thread whatever torch has, and trains small networks fastest with one.
     threads = {"gymnasium": 1, "envpool": arguments.threads, "process": arguments.threads}
-    trainings = {name: prepared(arguments.env, name, threads[name]) for name in BACKENDS}
-    speeds = {name: [] for name in BACKENDS}
-    for _ in range(arguments.rounds):
-        for name, training in trainings.items():
-            speeds[name].append(speed(training))
-    print(f"{arguments.env}, best of {arguments.rounds} rounds")
-    for name, values in speeds.items():
-        ratio = max(values) / max(speeds["gymnasium"])
-        print(f"  {name:10} {threads[name]} thread(s) {max(values):8,.0f} steps/s   {ratio:.2f} × in-process")
+    trainings = {name: prepared(arguments.env, backend=name, threads=count) for name, count in threads.items()}
+    speeds = best_speeds(trainings, arguments.rounds, iterations=3)
+    print(f"\n{arguments.env}, best of {arguments.rounds} rounds")
+    for name, value in speeds.items():
+        ratio = value / speeds["gymnasium"]
+        print(f"  {name:10} {threads[name]} thread(s) {value:8,.0f} steps/s   {ratio:.2f} × in-process")
     for training in trainings.values():
         training.envs.close()
 

@@ -1,5 +1,6 @@
 """One contract, several backends: what they agree on, and how they fail."""
 
+import json
 import os
 import signal
 import subprocess
@@ -219,6 +220,8 @@ def test_a_hanging_environment_in_this_process_is_named_by_the_watchdog(tmp_path
         str(tmp_path / "run"),
     )
     assert code == 2 and "error: environment 0 did not answer within 2 s (its step 5)" in err
+    status = json.loads((tmp_path / "run/status.json").read_text())
+    assert status["state"] == "failed" and "did not answer" in status["reason"]
 
 
 def test_workers_end_with_a_killed_parent():

@@ -198,6 +198,20 @@ def test_a_failed_run_says_why(tmp_path):
     assert status["state"] == "failed" and "environment 0 raised ValueError: no such gear" in status["reason"]
 
 
+def test_an_environment_that_fails_in_evaluation_is_told(run):
+    class Broken(ActionReward):
+        observation_space = gym.spaces.Box(-np.inf, np.inf, (4,), np.float32)
+
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(4, np.float32), {}
+
+        def step(self, action):
+            raise OSError("no screen")
+
+    with pytest.raises(Refusal, match="the environment raised OSError in an evaluation: no screen"):
+        spo.evaluate(run.directory, Broken)
+
+
 def test_the_return_over_the_last_tenth():
     rows = [{"env_steps": 1000, "wall_time": 2.0, "ratio_deviation_max": 0.1}]
     episodes = [{"return": float(step), "env_steps": step} for step in range(10, 1001, 10)]

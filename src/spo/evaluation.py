@@ -50,6 +50,10 @@ def evaluate_policy(
         ]
         if video:
             write_video(video, frames, env.metadata.get("render_fps", 30))
+    except Refusal:
+        raise
+    except Exception as error:
+        raise Refusal(f"the environment raised {type(error).__name__} in an evaluation: {error}") from error
     finally:
         env.close()
     returns, lengths = [list(column) for column in zip(*played)]

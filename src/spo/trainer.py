@@ -18,6 +18,7 @@ from spo.envs import VecEnv
 from spo.envs.atari import is_atari
 from spo.envs.backends import choose_backend, make_envs
 from spo.envs.making import EnvMaker, MakeEnv
+from spo.envs.watchdog import Watched
 from spo.errors import Refusal
 from spo.evaluation import evaluate_policy
 from spo.improve import FirstOrder, explained_variance
@@ -52,10 +53,18 @@ class Training:
         torch.set_num_threads(self.threads)
         self.backend, self.backend_reason = choose_backend(config, self.threads)
         self.envs = make_envs(config, make_env, self.backend, self.threads)
+        try:
+            self._build()
+        except BaseException:
+            self.envs.close()  # nothing that was started stays behind
+            raise
+
+    def _build(self) -> None:
+        config = self.config
         self.spec = _policy_spec(config, self.envs)
         self.distribution = distribution_for(self.spec.action_space)
         self.network = self.spec.network(derived_seed(config.seed, "network")).to(_device(config.device))
-        numbers = 0 if self.envs.layout.is_image else self.envs.layout.numbers
+        numbers = self.envs.layout.numbers
         self.observation_normalizer = ObservationNormalizer(config.normalize_observation, config.envs, numbers)
         if config.init_from:
             self._start_from(load_policy(config.init_from))
@@ -119,7 +128,7 @@ class Training:
             row = self._timed(row, time.perf_counter() - started)
             for sink in sinks:
                 sink.write(row, episodes)
-            directory.write_status("running", self.iteration, self.collector.env_steps)
+            _write_status(self, directory, "running")
             self._evaluate_when_due(directory)
             if callback and callback(self, row) is False:
                 return
@@ -195,21 +204,27 @@ def run_training(config: Config, make_env: EnvMaker, callback: Callback | None =
     backend = f"backend {training.backend} ({training.backend_reason})"
     announce(config, f"update {path} ({reason}), {backend}, {training.threads} thread(s)")
     sinks = _sinks(config, directory)
+    if isinstance(training.envs, Watched):
+        training.envs.on_timeout = lambda reason: _write_status(training, directory, "failed", reason)
     try:
         training.run(directory, sinks, callback)
         save_policy(training.policy, directory.policy)
     except BaseException as error:
         state = "interrupted" if isinstance(error, KeyboardInterrupt | SystemExit) else "failed"
-        directory.write_status(state, training.iteration, training.collector.env_steps, str(error) or repr(error))
+        _write_status(training, directory, state, str(error) or repr(error))
         raise
     finally:
         for sink in sinks:
             sink.close()
         training.envs.close()
-    directory.write_status("finished", training.iteration, training.collector.env_steps)
+    _write_status(training, directory, "finished")
     summary = directory.summary()
     print_summary(config, summary, directory)
     return Run(directory.path, training.policy, summary)
+
+
+def _write_status(training: Training, directory: RunDirectory, state: str, reason: str | None = None) -> None:
+    directory.write_status(state, training.iteration, training.collector.env_steps, reason)
 
 
 def default_threads(config: Config) -> int:

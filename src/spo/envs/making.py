@@ -62,8 +62,9 @@ def _sentence(error: Exception) -> str:
 
 
 def _advice(name: str) -> str:
-    extra = "mujoco" if "mujoco" in _entry_point(name) else "all"
-    return f"install it with: pip install 'simple-policy-optimization[{extra}]'"
+    """Our own extra where there is one; otherwise Gymnasium's message already names what to install."""
+    is_ours = "mujoco" in _entry_point(name)
+    return "install it with: pip install 'simple-policy-optimization[mujoco]'" if is_ours else "see its message"
 
 
 def _entry_point(env_id: str) -> str:

@@ -1,0 +1,36 @@
+"""What the benchmarks share: trainings that stay alive and are measured in turn, so that noise hits all alike."""
+
+import time
+
+import torch
+
+from spo.envs.making import EnvMaker
+from spo.presets import make_config
+from spo.trainer import Training
+
+
+def prepared(env: str, **settings) -> Training:
+    """A warm training: its update path chosen, its first iteration made."""
+    training = Training(make_config(env, steps=10**7, **settings), EnvMaker(env, {}))
+    path, reason = training.choose_update_path()
+    print(f"{settings}: update {path} ({reason})", flush=True)
+    training.iterate()
+    return training
+
+
+def speed(training: Training, iterations: int) -> float:
+    """Steps per second over a few iterations."""
+    torch.set_num_threads(training.threads)  # the trainings share a process
+    started = time.perf_counter()
+    for _ in range(iterations):
+        training.iterate()
+    return iterations * training.config.batch_size / (time.perf_counter() - started)
+
+
+def best_speeds(trainings: dict[str, Training], rounds: int, iterations: int) -> dict[str, float]:
+    """The best of the rounds for each, one round after the other through all of them."""
+    speeds = {name: [] for name in trainings}
+    for _ in range(rounds):
+        for name, training in trainings.items():
+            speeds[name].append(speed(training, iterations))
+    return {name: max(values) for name, values in speeds.items()}
