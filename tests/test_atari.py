@@ -5,6 +5,10 @@ import numpy as np
 import pytest
 import torch
 
+for package in ("ale_py", "cv2", "envpool"):
+    pytest.importorskip(package)
+
+
 from probes import iterate, training
 from spo.envs.atari import game_of, is_atari
 from spo.envs.envpool import EnvPool

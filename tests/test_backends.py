@@ -8,6 +8,7 @@ import sys
 import textwrap
 import time
 from functools import partial
+from importlib.util import find_spec
 
 import gymnasium as gym
 import numpy as np
@@ -20,9 +21,13 @@ from spo.envs.processes import Processes
 from spo.errors import Refusal
 from spo.presets import make_config
 
+needs_envpool = pytest.mark.skipif(find_spec("envpool") is None, reason="needs the extra envpool")
+needs_mujoco = pytest.mark.skipif(find_spec("mujoco") is None, reason="needs the extra mujoco")
 MUJOCO = ["Ant-v4", "HalfCheetah-v4", "Hopper-v4", "Humanoid-v4", "HumanoidStandup-v4", "Walker2d-v4"]
 
 
+@needs_envpool
+@needs_mujoco
 @pytest.mark.parametrize("env", MUJOCO)
 def test_single_steps_of_envpool_equal_gymnasium(env):
     """From equal states: EnvPool's positions and velocities are read from its observation and set in Gymnasium."""
@@ -51,6 +56,7 @@ def test_single_steps_of_envpool_equal_gymnasium(env):
             np.testing.assert_allclose(seen, expected, rtol=1e-5, atol=1e-5)
 
 
+@needs_envpool
 @pytest.mark.parametrize("env", ["Humanoid-v4", "HumanoidStandup-v4"])
 def test_contact_forces_are_not_left_out(env):
     from spo.envs.envpool import EnvPool
@@ -61,6 +67,7 @@ def test_contact_forces_are_not_left_out(env):
     assert np.abs(forces).max() > 0
 
 
+@needs_envpool
 def test_envpool_resets_in_the_same_step_with_the_true_last_observation():
     from spo.envs.envpool import EnvPool
 
@@ -82,6 +89,8 @@ def test_envpool_resets_in_the_same_step_with_the_true_last_observation():
     assert ends > 5
 
 
+@needs_envpool
+@needs_mujoco
 def test_envpool_repeats_whatever_the_threads():
     first, second = ([row["policy_loss"] for row in iterate(training("Hopper-v4", backend="envpool", preset="mujoco",
                      threads=threads), 2)] for threads in (1, min(2, os.cpu_count())))  # fmt: skip
@@ -96,6 +105,20 @@ def test_workers_give_the_same_run_bit_for_bit():
         assert apart.parameters.vector.equal(together.parameters.vector)
     finally:
         apart.envs.close()
+
+
+def test_counting_through_workers():
+    """Episodes and steps follow each other as in this process; the ends, and what stood before them, are the same."""
+    settings = {"envs": 3, "horizon": 20, "minibatches": 4, "normalize_observation": "off", "normalize_reward": "off"}
+    apart, together = (training(Counting, backend=backend, **settings) for backend in ("process", "gymnasium"))
+    try:
+        rollouts = [run.collector.collect() for run in (apart, together)]
+    finally:
+        apart.envs.close()
+    assert rollouts[0].observation[..., 1:].equal(rollouts[1].observation[..., 1:])  # the first counts per process
+    for name in ("reward", "terminated", "done"):
+        assert getattr(rollouts[0], name).equal(getattr(rollouts[1], name)), name
+    assert sorted(rollouts[0].episodes) == sorted(rollouts[1].episodes)
 
 
 def counting_vector(mode):
@@ -126,6 +149,7 @@ def test_a_vector_environment_of_another_size_is_refused():
         training(counting_vector(gym.vector.AutoresetMode.SAME_STEP), envs=8)
 
 
+@needs_envpool
 def test_the_rule_of_auto():
     def chosen(env, threads, **settings):
         return choose_backend(make_config(env, **settings), threads)[0]
@@ -141,6 +165,7 @@ def test_a_callable_is_never_taken_for_a_game():
     assert run.backend == "gymnasium" and run.config.env == "probes.EndlessReward"
 
 
+@needs_envpool
 def test_envpool_says_what_it_does_not_have():
     with pytest.raises(Refusal, match="--backend envpool does not have environment 'LunarLander-v99'"):
         training("LunarLander-v99", backend="envpool")

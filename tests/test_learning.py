@@ -30,6 +30,7 @@ def test_pendulum(objective):
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_hopper_runs(objective):
+    pytest.importorskip("mujoco")
     run = training("Hopper-v4", objective=objective, preset="mujoco")
     before = run.parameters.vector.clone()
     rows = iterate(run, 2)
