@@ -144,7 +144,7 @@ class GradientEpochs:
         """One pass; permutes once and slices, which is cheaper than gathering. True if the updates must end."""
         size, vector = self.config.minibatch_size, self.loss.parameters.vector
         order = torch.from_numpy(self.generator.permutation(self.config.batch_size))
-        shuffled = {name: batch[name][order] for name in self.loss.fields}
+        shuffled = {name: batch[name].index_select(0, order) for name in self.loss.fields}
         for start in range(0, len(order), size):
             minibatch = {name: tensor[start : start + size] for name, tensor in shuffled.items()}
             state = (vector, self.adam.first, self.adam.second, self.learning_rate, self.adam.corrections())
