@@ -95,7 +95,10 @@ def main() -> None:
         for peer in PEERS:
             speeds[peer].append(in_own_process(peer, arguments))
             print(f"round {number} of {arguments.rounds}: {peer} {speeds[peer][-1]:,.0f} steps/s", flush=True)
-    print(f"\n{arguments.env}, policy {'-'.join(map(str, arguments.hidden))}, best of {arguments.rounds}")
+    from spo.envs.atari import is_atari
+
+    policy = "the Nature CNN" if is_atari(arguments.env) else "policy " + "-".join(map(str, arguments.hidden))
+    print(f"\n{arguments.env}, {policy}, best of {arguments.rounds}")
     for peer, values in speeds.items():
         print(f"  {peer:20} {max(values):8,.0f} steps/s   spo is {max(speeds['spo']) / max(values):.2f} × as fast")
 

@@ -212,6 +212,17 @@ def test_an_environment_that_fails_in_evaluation_is_told(run):
         spo.evaluate(run.directory, Broken)
 
 
+def test_without_a_compiler_training_goes_on_eager_and_says_so(tmp_path, monkeypatch, capfd):
+    def broken(*_, **__):
+        raise RuntimeError("no C++ compiler\nand a long story")
+
+    monkeypatch.setattr("torch.compile", broken)
+    out = tmp_path / "run"
+    spo.train("CartPole-v1", preset="classic", steps="1100", compile="on", out=str(out))
+    assert "update eager (compiling failed: RuntimeError: no C++ compiler)" in capfd.readouterr().err
+    assert RunDirectory(out).read_config()["resolved"]["update"] == "eager"
+
+
 def test_the_return_over_the_last_tenth():
     rows = [{"env_steps": 1000, "wall_time": 2.0, "ratio_deviation_max": 0.1}]
     episodes = [{"return": float(step), "env_steps": step} for step in range(10, 1001, 10)]

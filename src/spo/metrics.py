@@ -126,7 +126,7 @@ def announce(config: Config, choices: str) -> None:
         return
     settings = ", ".join(f"{name} {show(value)}" for name, value in config.objective_settings.items())
     behaviour = "the authors' behaviour" if config.paper else "default behaviour"
-    layers = "-".join(map(str, config.hidden))
+    layers = "-".join(map(str, config.hidden)) or config.encoder
     print(
         f"{config.env} · {config.objective} {settings} · preset {config.preset}, {behaviour} · policy {layers}"
         f" · seed {config.seed} · {config.total_steps:,} steps\n{choices}",
