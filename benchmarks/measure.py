@@ -6,7 +6,7 @@ import torch
 
 from spo.envs.making import EnvMaker
 from spo.presets import make_config
-from spo.trainer import Training
+from spo.training import Training
 
 
 def prepared(env: str, **settings) -> Training:

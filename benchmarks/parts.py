@@ -17,7 +17,7 @@ from spo.envs.making import EnvMaker
 from spo.losses import example_batch, make_batch
 from spo.presets import make_config
 from spo.rollout import gae
-from spo.trainer import Training
+from spo.training import Training
 
 
 def best(function: Callable[[], object], repeats: int = 5) -> float:

@@ -19,7 +19,7 @@ def ours(env: str, hidden: list[int], steps: int) -> float:
     from spo.envs.atari import is_atari
     from spo.envs.making import EnvMaker
     from spo.presets import make_config
-    from spo.trainer import Training
+    from spo.training import Training
 
     settings = {} if is_atari(env) else {"hidden": tuple(hidden)}
     config = make_config(env, steps=10**7, objective="ppo-clip", **settings)

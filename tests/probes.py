@@ -5,7 +5,8 @@ import numpy as np
 
 from spo.envs.making import EnvMaker
 from spo.presets import make_config
-from spo.trainer import Training, name_of
+from spo.trainer import name_of
+from spo.training import Training
 
 DISCRETE = gym.spaces.Discrete(2)
 CONTINUOUS = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)

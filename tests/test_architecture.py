@@ -11,22 +11,24 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 # A module may import from its own layer (without cycles) and from those to its right.
 LAYERS = [
     {"cli", "__main__"},
-    {"api", "bench"},
+    {"api", "bench", "doctor"},
     {"trainer"},
+    {"recording"},
+    {"training"},
     {"presets"},
     {"checks"},
     {"trust_region", "evaluation", "metrics"},
-    {"improve"},
+    {"improve", "checkpoint"},
     {"losses", "policy"},
     {"rollout"},
     {"networks", "envs", "normalize", "rundir"},
     {"config"},
     {"encoders"},
     {"distributions", "flags", "spaces"},
-    {"objectives", "seeding", "errors"},
+    {"objectives", "seeding", "errors", "interrupts"},
 ]
 DEPTH = {name: depth for depth, layer in enumerate(LAYERS) for name in layer}
-WITHOUT_TORCH = {"rundir", "errors", "seeding", "normalize", "flags"}
+WITHOUT_TORCH = {"rundir", "checkpoint", "interrupts", "errors", "seeding", "normalize", "flags"}
 
 
 def name_of(path: Path) -> str:

@@ -21,7 +21,7 @@ def refusal(*arguments: str) -> str:
 TRAIN = ("train", "CartPole-v1")
 
 BAD_INPUT = [
-    (("fly",), "command 'fly' is unknown; accepted: train, eval"),
+    (("fly",), "command 'fly' is unknown; accepted: train, resume"),
     (("train",), "ENV is missing"),
     (("train", "--steps", "3"), "ENV is missing"),
     (("train", "Nope-v3"), "environment 'Nope-v3' is not a registered Gymnasium id"),

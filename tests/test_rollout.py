@@ -144,12 +144,12 @@ def raising(result):
 @pytest.mark.parametrize(
     "fault, words",
     [
-        (nan_observation, "environment 1 returned a non-finite observation .nan. at its step 10"),
-        (infinite_reward, "environment 1 returned a non-finite reward .inf. at its step 10"),
+        (nan_observation, "the observation of environment 1 is not finite .nan. at its step 10"),
+        (infinite_reward, "the reward of environment 1 is not finite .inf. at its step 10"),
         (wrong_shape, r"environment 1 returned an observation of shape \(4,\), its space says \(3,\) .its step 10"),
         (wrong_type, "environment 1 returned an observation of type int64, unlike its first one .its step 10"),
         (two_rewards, r"environment 1 returned the reward array\(\[1., 2.\]\); accepted is a number .its step 10"),
-        (no_reward, "environment 1 returned a non-finite reward .nan. at its step 10"),
+        (no_reward, "the reward of environment 1 is not finite .nan. at its step 10"),
         (raising, "environment 1 raised ValueError: broken gearbox .its step 10"),
     ],
 )

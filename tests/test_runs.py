@@ -63,7 +63,8 @@ def test_files_and_keys_of_the_run_directory(run):
     assert config["resolved"]["update"] == "eager" and config["resolved"]["threads"] == 1
     assert {"python", "torch", "gymnasium"} <= set(config["versions"])
     status = json.loads(directory.status.read_text())
-    assert status == {"state": "finished", "reason": None, "iteration": 3, "env_steps": 3072}
+    progress = {"iteration": 3, "env_steps": 3072, "checkpoint": 3}
+    assert status == {"state": "finished", "reason": None, **progress, "exact": True, "departures": []}
     rows = directory.read_metrics()
     assert len(rows) == 3 and set(METRICS) <= set(rows[0])
     assert list(directory.read_episodes()[0]) == ["env", "return", "length", "env_steps"]

@@ -14,6 +14,7 @@ _HOME = {
     "Run": "spo.trainer",
     "evaluate": "spo.api",
     "load": "spo.api",
+    "resume": "spo.trainer",
     "train": "spo.trainer",
 }
 

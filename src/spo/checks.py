@@ -59,6 +59,10 @@ RANGES = {
     "hidden": LAYERS,
     "critic_hidden": LAYERS,
     "env_timeout": ABOVE_ZERO,
+    "checkpoint_every": ("a whole number of at least 0", lambda x: x >= 0),
+    "keep": COUNT,
+    "replay_limit": COUNT,
+    "seam_every": COUNT,
     "eval_every": ("a whole number of at least 0", lambda x: x >= 0),
     "threads": (
         f"a whole number from 1 to {os.cpu_count()} (the cores of this machine)",

@@ -26,6 +26,8 @@ OVERVIEW = """\
 usage: spo COMMAND [...]
 
   spo train ENV         train a policy (spo train --help lists every setting)
+  spo resume RUN        continue a run that was stopped, to the bit as if it never was
+  spo doctor RUN        check a run directory, and say what can be done
   spo eval RUN          play episodes with a trained policy
   spo compare ENV       train several objectives side by side
   spo objectives        list the policy objectives
@@ -43,8 +45,8 @@ def main() -> None:
     except Refusal as refusal:
         print(f"error: {refusal}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    except KeyboardInterrupt as interrupt:
+        sys.exit(getattr(interrupt, "code", 130))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -82,6 +84,21 @@ def parse_train(arguments: list[str]) -> "Config":
     asked = next((paper[argument] for argument in reversed(arguments) if argument in paper), None)
     defaults = unchecked_config(arguments[0], _value_of("--preset", arguments), _value_of("--config", arguments), asked)
     return checked(parse(Config, arguments, "spo train", defaults))
+
+
+def resume_command(arguments: list[str]) -> None:
+    from spo.trainer import resume
+
+    given = parse(ResumeArguments, arguments, "spo resume")
+    resume(given.run, env=given.env, objective=given.objective, steps=given.steps, quiet=given.quiet)
+
+
+def doctor_command(arguments: list[str]) -> None:
+    from spo.doctor import examine
+
+    given = parse(DoctorArguments, arguments, "spo doctor")
+    if not examine(given.run):
+        sys.exit(1)
 
 
 def eval_command(arguments: list[str]) -> None:
@@ -142,11 +159,37 @@ def figures_command(arguments: list[str]) -> None:
 
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "train": train_command,
+    "resume": resume_command,
+    "doctor": doctor_command,
     "eval": eval_command,
     "compare": compare_command,
     "objectives": objectives_command,
     "figures": figures_command,
 }
+
+
+@dataclass(frozen=True)
+class ResumeArguments:
+    """Continues a run from its newest good checkpoint with the path that it was started with."""
+
+    run: Annotated[str, tyro.conf.Positional]
+    """A run directory."""
+    steps: flags.OptionalText = None
+    """A new length for the run; the learning rate follows it."""
+    env: flags.OptionalText = None
+    """The run's environment, if it names a module of yours."""
+    objective: flags.OptionalText = None
+    """The run's objective, if it names a module of yours."""
+    quiet: bool = False
+    """Prints nothing but errors."""
+
+
+@dataclass(frozen=True)
+class DoctorArguments:
+    """Checks every file of a run directory; changes nothing. Exit code 1 if something is wrong."""
+
+    run: Annotated[str, tyro.conf.Positional]
+    """A run directory."""
 
 
 @dataclass(frozen=True)

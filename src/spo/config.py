@@ -124,6 +124,14 @@ class Config:
     """Seconds after which an environment that does not answer ends the run."""
     env_arg: flags.KeyValues = dataclasses.field(default_factory=dict)
     """Arguments for the environment's constructor, as key=value."""
+    checkpoint_every: int = 20
+    """Writes a checkpoint every so many iterations, and one at the end (0: only at the end)."""
+    keep: int = 2
+    """How many checkpoints to keep."""
+    replay_limit: int = 100_000
+    """The longest running episode, in steps, that resuming replays; a longer one starts again."""
+    seam_every: flags.OptionalCount = None
+    """Iterations after which EnvPool is made anew, so that a run can resume there (unset: 4 full episodes)."""
     init_from: flags.OptionalText = None
     """A run whose policy and statistics to start from."""
     eval_every: int = 0

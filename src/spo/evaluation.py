@@ -12,6 +12,7 @@ import numpy as np
 from spo.envs.in_process import mask_of
 from spo.envs.making import MakeEnv
 from spo.errors import Refusal
+from spo.interrupts import stop_if_asked
 from spo.policy import Policy
 from spo.seeding import derived_seed
 
@@ -67,6 +68,7 @@ def play(
     observation, info = env.reset(seed=seed)
     total, length, done = 0.0, 0, False
     while not done:
+        stop_if_asked()
         on_frame()
         action = policy.act(observation, deterministic, mask_of(env, info))
         observation, reward, terminated, truncated, info = env.step(action)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from spo.config import Config
 from spo.errors import Refusal
+from spo.interrupts import stop_if_asked
 from spo.losses import Batch, Feedback, Loss, ValueLoss, gradient, standardized
 from spo.objectives import inputs_of
 
@@ -132,6 +133,22 @@ class GradientEpochs:
             epochs += 1
         return summarized(self.stepper.names, torch.stack(rows)) | {"epochs": epochs}
 
+    def state(self) -> dict[str, object]:
+        return {
+            "first": self.adam.first.cpu().numpy().copy(),
+            "second": self.adam.second.cpu().numpy().copy(),
+            "count": self.adam.count,
+            "learning_rate": self.learning_rate.item(),
+            "generator": self.generator.bit_generator.state,
+        }
+
+    def restore(self, state: dict) -> None:
+        self.adam.first.copy_(torch.from_numpy(state["first"]))
+        self.adam.second.copy_(torch.from_numpy(state["second"]))
+        self.adam.count = state["count"]
+        self.learning_rate.fill_(state["learning_rate"])
+        self.generator.bit_generator.state = state["generator"]
+
     def compile(self, example: Batch, feedback: Feedback) -> None:
         """Compiles the step on a copy of the state, or raises what the compiler raised."""
         step = torch.compile(with_own_code(self.stepper), fullgraph=True, dynamic=False)
@@ -149,6 +166,7 @@ class GradientEpochs:
             minibatch = {name: tensor[start : start + size] for name, tensor in shuffled.items()}
             state = (vector, self.adam.first, self.adam.second, self.learning_rate, self.adam.corrections())
             rows.append(self.step(*state, minibatch, feedback))
+            stop_if_asked()
             if self._must_end(rows[-1]):
                 return True
             self.adam.count += 1
@@ -187,6 +205,13 @@ class FirstOrder:
 
     def compile(self, example: Batch) -> None:
         self.epochs.compile(example, self.feedback)
+
+    def state(self) -> dict[str, object]:
+        return {"epochs": self.epochs.state(), "fed_back": dict(self.fed_back)}
+
+    def restore(self, state: dict) -> None:
+        self.epochs.restore(state["epochs"])
+        self.fed_back = dict(state["fed_back"])
 
     def _has_enough(self, batch: Batch) -> bool:
         """Whether the policy has moved so far over the full batch that no further epoch is wanted."""

@@ -68,11 +68,15 @@ class TensorBoard:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise Refusal("--tensorboard needs: pip install 'simple-policy-optimization[tensorboard]'")
-        self.writer = SummaryWriter(run.path / "tensorboard")
+        self.writer = SummaryWriter(run.tensorboard)
+        self.started = run.config.stat().st_mtime
 
     def write(self, row: Row, episodes: list[Row]) -> None:
         for name, tag in self.LOSSES.items():
-            self.writer.add_scalar(tag, row[name], row["env_steps"])
+            self.writer.add_scalar(tag, row[name], row["env_steps"], walltime=self.started + row["wall_time"])
+        self.write_episodes(episodes)
+
+    def write_episodes(self, episodes: list[Row]) -> None:
         for episode in episodes:
             self.writer.add_scalar("charts/episodic_return", episode["return"], episode["env_steps"])
             self.writer.add_scalar("charts/episodic_length", episode["length"], episode["env_steps"])

@@ -34,6 +34,13 @@ class RunningMoments:
         self.variance[groups] = squares / total
         self.count[groups] = total
 
+    def state(self) -> dict[str, np.ndarray]:
+        return {name: getattr(self, name).copy() for name in ("mean", "variance", "count")}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        for name, array in state.items():
+            getattr(self, name)[...] = array
+
     def merged(self) -> "RunningMoments":
         """The moments of all groups taken together, as one group."""
         merged = RunningMoments(1, self.mean.shape[1:])
@@ -124,3 +131,10 @@ class RewardNormalizer:
         if not self.authors:
             self.discounted_return[done] = 0.0
         return _clipped(reward / np.sqrt(self.moments.variance + EPSILON))
+
+    def state(self) -> dict[str, object]:
+        return {"moments": self.moments.state(), "discounted_return": self.discounted_return.copy()}
+
+    def restore(self, state: dict) -> None:
+        self.moments.restore(state["moments"])
+        self.discounted_return[:] = state["discounted_return"]

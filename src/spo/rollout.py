@@ -14,6 +14,7 @@ from torch import Tensor
 from spo.distributions import Distribution
 from spo.envs import Step, VecEnv
 from spo.errors import Refusal
+from spo.interrupts import stop_if_asked
 from spo.networks import Actor
 from spo.normalize import ObservationNormalizer, RewardNormalizer
 
@@ -93,10 +94,13 @@ class Collector:
         store = self._empty_store()
         episodes, finals = [], []
         for t in range(self.horizon):
+            stop_if_asked()
             params, value = self.actor(self.observation)
+            self._check_acting(params, value)
             if self.mask is not None:
                 params, store["mask"][t] = self.distribution.masked(params, self.mask), self.mask
             action = self.distribution.sample(params, noise[t])
+            self._check("action", action)
             store["observation"][t], store["action"][t] = self.observation, action
             store["params"][t], store["value"][t] = params, value
             step = self.envs.step(self.distribution.to_env(action))
@@ -111,6 +115,36 @@ class Collector:
                 finals += self._finals(t, step, done)
             self.observation, self.mask = self._normalized(step.observation), self.envs.mask
         return self._finished(store, episodes, finals)
+
+    def seam(self) -> int:
+        """Starts anew with environments made anew: how many running episodes that cut."""
+        cut = int(np.count_nonzero(self.envs.totals.length))
+        self.observation, self.mask = self._normalized(self._checked_start(self.envs.seam())), self.envs.mask
+        return cut
+
+    def state(self) -> dict[str, object]:
+        return {
+            "env_steps": self.env_steps,
+            "generator": self.generator.bit_generator.state,
+            "observation": self.observation.copy(),
+            "observation_moments": self.observation_normalizer.moments.state(),
+            "reward_normalizer": self.reward_normalizer.state(),
+            "envs": self.envs.state(),
+        }
+
+    def restore(self, state: dict) -> dict[int, str]:
+        """Goes on from there; why not, by environment, where a new episode had to start."""
+        failures = self.envs.restore(state["envs"])
+        self.env_steps, self.mask = state["env_steps"], self.envs.mask
+        self.generator.bit_generator.state = state["generator"]
+        self.observation_normalizer.moments.restore(state["observation_moments"])
+        self.reward_normalizer.restore(state["reward_normalizer"])
+        self.observation = state["observation"].copy()
+        if failures:
+            fresh = np.isin(np.arange(self.envs.count), list(failures))
+            self.observation_normalizer.update(self.envs.observation, fresh)
+            self.observation[fresh] = self.observation_normalizer(self.envs.observation)[fresh]
+        return failures
 
     def _finished(self, store: dict[str, np.ndarray], episodes: list[EpisodeRow], finals: list) -> Rollout:
         if self.truncation == "terminal":
@@ -151,20 +185,23 @@ class Collector:
         }
 
     def _checked_start(self, observation: np.ndarray) -> np.ndarray:
-        if observation.dtype.kind == "f" and not np.isfinite(observation).all():
-            raise self._not_finite("observation", observation)
+        self._check("observation", observation)
         return observation
 
-    def _check_finite(self, step: Step) -> None:
-        """A sum is finite unless a part is not, and costs a fraction of looking at every part."""
-        for name in ("observation", "reward", "final_observation"):
-            array = getattr(step, name)
-            is_number = array is not None and array.dtype.kind == "f"
-            if is_number and not math.isfinite(array.sum()) and not np.isfinite(array).all():
-                raise self._not_finite(name.replace("_", " "), array)
+    def _check_acting(self, params: np.ndarray, value: np.ndarray) -> None:
+        self._check("output of the policy", params)
+        self._check("value", value)
 
-    def _not_finite(self, what: str, array: np.ndarray) -> Refusal:
-        env = int(np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))[0])
-        worst = array[env][~np.isfinite(array[env])].flat[0] if array.ndim > 1 else array[env]
-        step = self.env_steps // self.envs.count
-        return Refusal(f"environment {env} returned a non-finite {what} ({worst}) at its step {step}")
+    def _check_finite(self, step: Step) -> None:
+        self._check("observation", step.observation)
+        self._check("reward", step.reward)
+        if step.final_observation is not None:
+            self._check("final observation", step.final_observation)
+
+    def _check(self, what: str, array: np.ndarray) -> None:
+        """A sum is finite unless a part is not, and costs a fraction of looking at every part."""
+        if array.dtype.kind == "f" and not math.isfinite(array.sum()) and not np.isfinite(array).all():
+            env = int(np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))[0])
+            worst = array[env][~np.isfinite(array[env])].flat[0] if array.ndim > 1 else array[env]
+            step = self.env_steps // self.envs.count
+            raise Refusal(f"the {what} of environment {env} is not finite ({worst}) at its step {step}")

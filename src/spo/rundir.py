@@ -1,15 +1,21 @@
 """The run directory: the files that training writes and everything else reads. No torch here."""
 
+import fcntl
 import json
 import os
+import socket
+import stat
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from spo.errors import Refusal
 
 LAST_SHARE = 0.1
 """The share of a run, at its end, over which its return is reported."""
+LARGEST_FILE = 2**31
+"""Larger files are not read at all."""
 FEWEST_EPISODES = 8
 """Fewer than these in the last share, and the last so many are taken instead, and marked."""
 
@@ -26,6 +32,10 @@ class RunDirectory:
         self.evaluations = self.path / "evaluations.jsonl"
         self.evaluation = self.path / "evaluation.json"
         self.policy = self.path / "policy"
+        self.checkpoints = self.path / "checkpoints"
+        self.tensorboard = self.path / "tensorboard"
+        self.lock = self.path / "lock"
+        self.logs = (self.metrics, self.episodes, self.evaluations)
 
     @classmethod
     def create(cls, path: str | None, name: str) -> "RunDirectory":
@@ -44,7 +54,7 @@ class RunDirectory:
     def check_unused(cls, path: str | None) -> None:
         run = cls(path or ".")
         if path and (run.config.exists() or run.metrics.exists()):
-            raise Refusal(f"--out {path} already holds a run; name a directory that does not")
+            raise Refusal(f"--out {path} already holds a run; name another, or continue it: spo resume {path}")
 
     @classmethod
     def open(cls, path: str | os.PathLike) -> "RunDirectory":
@@ -53,9 +63,29 @@ class RunDirectory:
             raise Refusal(f"{run.path} is not a run directory: it has no config.json")
         return run
 
-    def write_status(self, state: str, iteration: int, env_steps: int, reason: str | None = None) -> None:
-        status = {"state": state, "reason": reason, "iteration": iteration, "env_steps": env_steps}
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps other processes out; the kernel lets go of the lock however this one ends."""
+        with self.lock.open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                file.seek(0)
+                raise Refusal(f"{self.path} is in use by {file.read().strip() or 'another process'}")
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+            file.flush()
+            yield
+
+    def log_sizes(self) -> dict[str, int]:
+        """How long each log is, which is what a checkpoint remembers of it."""
+        return {path.name: path.stat().st_size for path in self.logs if path.exists()}
+
+    def write_status(self, status: dict[str, object]) -> None:
         write_json(self.status, status)
+
+    def read_status(self) -> dict:
+        return read_json(self.status) if self.status.exists() else {}
 
     def read_config(self) -> dict:
         return read_json(self.config)
@@ -90,20 +120,54 @@ def summarize(rows: list[dict], episodes: list[dict], total_steps: int) -> dict[
 def read_json(path: Path) -> dict:
     try:
         return json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise Refusal(f"{path} cannot be read: {error}")
+
+
+def read_bounded(path: Path) -> bytes:
+    """A plain file's bytes; no device, no pipe, nothing larger than memory should hold."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError(f"{path.name} is not a plain file")
+    if found.st_size > LARGEST_FILE:
+        raise ValueError(f"{path.name} has more than {LARGEST_FILE} bytes")
+    return path.read_bytes()
+
+
+def canonical(value: object) -> bytes:
+    """The one way in which a value is written as JSON."""
+    return (json.dumps(value, indent=2, allow_nan=False) + "\n").encode()
 
 
 def write_json(path: Path, value: object, durable: bool = False) -> None:
     """Writes a file that appears all at once; `durable` waits until it is on the disk."""
+    replace_file(path, canonical(value), durable)
+
+
+def replace_file(path: Path, content: bytes, durable: bool = True) -> None:
+    """The old content or the new, never a mixture."""
     temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("w") as file:
-        json.dump(value, file, indent=2, allow_nan=False)
-        file.write("\n")
+    write_file(temporary, content, durable)
+    temporary.replace(path)
+    if durable:
+        sync(path.parent)
+
+
+def write_file(path: Path, content: bytes, durable: bool = True) -> None:
+    with path.open("wb") as file:
+        file.write(content)
         if durable:
             file.flush()
             os.fsync(file.fileno())
-    temporary.replace(path)
+
+
+def sync(path: Path) -> None:
+    """Waits until a file, or the names in a directory, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def append_row(path: Path, row: dict) -> None:

@@ -59,6 +59,12 @@ class TrustRegion:
         """Only the critic's step is compiled: the policy makes one step per iteration."""
         self.epochs.compile(example, {})
 
+    def state(self) -> dict[str, object]:
+        return {"epochs": self.epochs.state()}
+
+    def restore(self, state: dict) -> None:
+        self.epochs.restore(state["epochs"])
+
     def policy_step(self, batch: Batch) -> dict[str, float]:
         """One step, or none: then the parameters are restored to the bit."""
         policy = self.parameters.vector[: self.parameters.policy_size]

@@ -36,8 +36,17 @@ class EpisodeTotals:
     def finish(self, position: int) -> Episode:
         """The episode that ended there; the next one starts from nothing."""
         episode = Episode(self.indices[position], float(self.total_reward[position]), int(self.length[position]))
-        self.total_reward[position], self.length[position] = 0.0, 0
+        self.clear(position)
         return episode
+
+    def clear(self, position: int | slice = slice(None)) -> None:
+        self.total_reward[position], self.length[position] = 0.0, 0
+
+    def state(self) -> dict[str, np.ndarray]:
+        return {"total_reward": self.total_reward.copy(), "length": self.length.copy()}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        self.total_reward[:], self.length[:] = state["total_reward"], state["length"]
 
 
 class Step(NamedTuple):
@@ -59,11 +68,21 @@ class VecEnv(Protocol):
     action_space: gym.Space
     layout: ObservationLayout  # how observations are packed into arrays
     mask: np.ndarray | None  # (N, P) bool: the actions allowed next; None if the environments have no masks
+    seam_every: int | None  # steps after which the environments are made anew, because they cannot be restored
 
     def reset(self) -> np.ndarray:
         """Starts the first episode everywhere and returns its observations (N, …)."""
 
     def step(self, action: np.ndarray) -> Step:
         """Steps every environment with its row of actions (N, …)."""
+
+    def state(self) -> dict[str, object]:
+        """What `restore` needs to bring the environments back to where they stand, in arrays and JSON values."""
+
+    def restore(self, state: dict) -> dict[int, str]:
+        """Goes back there after a reset; where that cannot be, a new episode starts: why, by environment."""
+
+    def seam(self) -> np.ndarray:
+        """Makes the environments anew, where `seam_every` says so, and starts an episode everywhere."""
 
     def close(self) -> None: ...

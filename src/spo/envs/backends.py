@@ -36,12 +36,16 @@ def make_envs(config: Config, maker: EnvMaker, backend: str, threads: int) -> Ve
     if backend == "envpool":
         if callable(maker.env):
             raise Refusal("--backend envpool needs the id of an environment, not a callable that makes one")
-        pool = EnvPool(config.env, config.envs, config.seed, threads, config.env_arg, config.encoder)
+        seam_every = config.seam_every and config.seam_every * config.horizon
+        pool = EnvPool(config.env, config.envs, config.seed, threads, config.env_arg, config.encoder, seam_every)
         return Watched(pool, config.env_timeout)
     if backend == "process":
         workers = threads if threads > 1 else config.envs
-        return Processes(maker, config.envs, config.seed, workers, config.env_timeout, config.encoder)
+        limits = (config.env_timeout, config.encoder, config.replay_limit)
+        return Processes(maker, config.envs, config.seed, workers, *limits)
     made = maker.made()  # the first environment; a user's callable may have made a whole vector of them
     if isinstance(made, gym.vector.VectorEnv):
         return Watched(Vector(made, config.envs, config.seed, config.encoder), config.env_timeout)
-    return Watched(InProcess(maker, range(config.envs), config.seed, config.encoder, first=made), config.env_timeout)
+    indices, limit = range(config.envs), config.replay_limit
+    in_process = InProcess(maker, indices, config.seed, config.encoder, first=made, replay_limit=limit)
+    return Watched(in_process, config.env_timeout)

@@ -21,24 +21,61 @@ INSTALL = "pip install 'simple-policy-optimization[envpool]'"
 ATARI = {"episodic_life": True, "repeat_action_probability": 0.0, "use_fire_reset": True, "noop_max": 30}
 
 
+EPISODES_BETWEEN_SEAMS = 4
+"""Full episodes that every environment can play before a seam cuts what is running."""
+
+
 class EnvPool:
-    """N environments of one pool."""
+    """N environments of one pool.
+
+    A pool cannot be restored, so every `seam_every` steps it is made anew with a seed of its own, whether or not the
+    run is ever interrupted; a run resumes from such a seam.
+    """
 
     mask = None
 
     def __init__(
-        self, env_id: str, count: int, seed: int, threads: int, env_arg: Mapping[str, object], encoder: str = "auto"
+        self,
+        env_id: str,
+        count: int,
+        seed: int,
+        threads: int,
+        env_arg: Mapping[str, object],
+        encoder: str = "auto",
+        seam_every: int | None = None,
     ):
-        settings = {"num_envs": count, "seed": derived_seed(seed, "envpool") % 2**31, "num_threads": threads}
-        self.pool, self.count = make_pool(env_id, settings | dict(env_arg)), count
+        self.env_id, self.count, self.seed, self.number = env_id, count, seed, 0
+        self.settings = {"num_envs": count, "num_threads": threads} | dict(env_arg)
+        self.pool = self._new_pool()
+        self.seam_every = seam_every or EPISODES_BETWEEN_SEAMS * self.pool.config["max_episode_steps"]
         self.observation_space, self.action_space = self.pool.observation_space, self.pool.action_space
         self.layout = ObservationLayout(self.observation_space, encoder)
         self.totals = EpisodeTotals(range(count))
         self.steps = 0
 
+    def _new_pool(self):
+        """The pool after so many seams."""
+        return make_pool(self.env_id, self.settings | {"seed": derived_seed(self.seed, "envpool", self.number) % 2**31})
+
     def reset(self) -> np.ndarray:
-        observation, _ = self.pool.reset()
-        return observation
+        self.observation, _ = self.pool.reset()
+        return self.observation
+
+    def seam(self) -> np.ndarray:
+        self.number += 1
+        self.pool.close()
+        self.pool = self._new_pool()
+        self.totals.clear()
+        return self.reset()
+
+    def state(self) -> dict[str, object]:
+        """Of a pool that was just reset: only then can it be had again."""
+        return {"number": self.number, "steps": self.steps, "observation": self.observation.copy()}
+
+    def restore(self, state: dict) -> dict[int, str]:
+        self.number, self.steps = state["number"] - 1, state["steps"]
+        same = (self.seam() == state["observation"]).reshape(self.count, -1).all(axis=1)
+        return {index: "EnvPool starts it differently now" for index in np.flatnonzero(~same).tolist()}
 
     def step(self, action: np.ndarray) -> Step:
         self.steps += 1

@@ -1,5 +1,6 @@
 """Gymnasium environments stepped one after the other in this process: the reference backend."""
 
+from collections import deque
 from collections.abc import Iterable
 
 import gymnasium as gym
@@ -13,7 +14,12 @@ from spo.spaces import ObservationLayout
 
 
 class InProcess:
-    """Copies of an environment; every episode is seeded from (seed, environment, episode)."""
+    """Copies of an environment; every episode is seeded from (seed, environment, episode).
+
+    An episode is brought back by its seed and the actions executed since: the newest `replay_limit` are remembered.
+    """
+
+    seam_every = None
 
     def __init__(
         self,
@@ -23,6 +29,7 @@ class InProcess:
         encoder: str = "auto",
         progress: list | None = None,
         first: gym.Env | None = None,
+        replay_limit: int = 100_000,
     ):
         self.indices, self.seed = list(indices), seed  # a part of all environments may live elsewhere
         self.count = len(self.indices)
@@ -36,6 +43,8 @@ class InProcess:
         self.progress = [self.indices[0], 0] if progress is None else progress  # environment and step under way
         self.episode = np.full(self.count, -1)  # the index of each environment's running episode
         self.totals = EpisodeTotals(self.indices)
+        self.actions: deque[np.ndarray] = deque(maxlen=replay_limit)  # each (N, …), as executed
+        self.observation: np.ndarray | None = None  # (N, …) the newest, before any normalisation
         self.goes_on = np.zeros(self.count, dtype=bool)  # a life was lost, and the game is not over
 
     def reset(self) -> np.ndarray:
@@ -44,11 +53,13 @@ class InProcess:
         masks = [mask_of(env, info) for env, (_, info) in zip(self.envs, started)]
         if all(mask is not None for mask in masks):
             self.mask = np.stack(masks)
-        return np.stack([observation for observation, _ in started])
+        self.observation = np.stack([observation for observation, _ in started])
+        return self.observation
 
     def step(self, action: np.ndarray) -> Step:
         self.steps += 1
         self.progress[1] = self.steps
+        self.actions.append(action.copy())
         observations = []
         reward = np.empty(self.count)
         terminated, truncated = np.empty(self.count, dtype=bool), np.empty(self.count, dtype=bool)
@@ -56,7 +67,7 @@ class InProcess:
             self.progress[0] = self.indices[position]
             try:
                 observation, value, is_terminated, is_truncated, info = env.step(action[position])
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 self._fail(position, f"raised {type(error).__name__}: {error}", error)
             try:
                 reward[position] = value
@@ -65,14 +76,78 @@ class InProcess:
             terminated[position], truncated[position] = is_terminated, is_truncated
             self.goes_on[position] = info.get("life_lost", False)
             observations.append(self._packed(position, observation))
-            if self.mask is not None:
-                self.mask[position] = self._checked_mask(position, info)
+            self._remember_mask(position, info)
         self.totals.add(reward)
-        final = np.stack(observations)
+        self.observation = final = np.stack(observations)
         if not (terminated.any() or truncated.any()):
             return Step(final, reward, terminated, truncated, None, [])
-        observation, episodes = self._restart(final, terminated | truncated)
-        return Step(observation, reward, terminated, truncated, final, episodes)
+        self.observation, episodes = self._restart(final, terminated | truncated)
+        self._forget_ended_episodes()
+        return Step(self.observation, reward, terminated, truncated, final, episodes)
+
+    def _forget_ended_episodes(self) -> None:
+        longest = self.totals.length.max()
+        while len(self.actions) > longest:
+            self.actions.popleft()
+
+    def state(self) -> dict[str, object]:
+        return {
+            "steps": self.steps,
+            "episode": self.episode.copy(),
+            "totals": self.totals.state(),
+            "observation": self.observation.copy(),
+            "actions": np.stack(self.actions) if self.actions else np.empty((0, self.count)),
+        }
+
+    def restore(self, state: dict) -> dict[int, str]:
+        """Replays the running episodes, and believes a replay only if it ends where the original stood."""
+        self.steps = self.progress[1] = state["steps"]
+        self.episode[:] = state["episode"]
+        self.totals.restore(state["totals"])
+        self.actions.clear()
+        self.actions.extend(state["actions"])
+        self.observation = state["observation"].copy()
+        failures = {position: self._replayed(position) for position in range(self.count)}
+        for position in (position for position, why in failures.items() if why):
+            self.totals.clear(position)
+            self.goes_on[position] = False
+            self.observation[position], info = self._start_episode(position)
+            self._remember_mask(position, info)
+        return {self.indices[position]: why for position, why in failures.items() if why}
+
+    def _replayed(self, position: int) -> str | None:
+        """Brings an environment back to where it stood; the reason if it does not get there."""
+        length = int(self.totals.length[position])
+        if length > len(self.actions):
+            return f"its episode of {length} steps is longer than --replay-limit {self.actions.maxlen}"
+        actions = list(self.actions)[len(self.actions) - length :]
+        try:
+            observation, total, info = self._replay(position, [action[position] for action in actions])
+        except Exception as error:
+            return f"its replay failed: {error}"
+        if total != self.totals.total_reward[position] or not np.array_equal(observation, self.observation[position]):
+            return "its replay ended elsewhere, so it depends on more than its seed and its actions"
+        self._remember_mask(position, info)
+        return None
+
+    def _replay(self, position: int, actions: list[np.ndarray]) -> tuple[np.ndarray, float, dict]:
+        self.goes_on[position] = False
+        self.episode[position] -= 1  # which starting the episode adds again
+        observation, info = self._start_episode(position)
+        total = 0.0
+        for action in actions:
+            seen, reward, terminated, truncated, info = self.envs[position].step(action)
+            observation, total = self._packed(position, seen), total + float(reward)
+            self.goes_on[position] = info.get("life_lost", False)
+            if terminated or truncated:
+                if not self.goes_on[position]:
+                    raise Refusal("it ended where the original went on")
+                observation, info = self._start_episode(position)
+        return observation, total, info
+
+    def _remember_mask(self, position: int, info: dict) -> None:
+        if self.mask is not None:
+            self.mask[position] = self._checked_mask(position, info)
 
     def close(self) -> None:
         for env in self.envs:
@@ -85,8 +160,7 @@ class InProcess:
             if not self.goes_on[position]:
                 episodes.append(self.totals.finish(position))
             observation[position], info = self._start_episode(position)
-            if self.mask is not None:
-                self.mask[position] = self._checked_mask(position, info)
+            self._remember_mask(position, info)
         return observation, episodes
 
     def _start_episode(self, position: int) -> tuple[np.ndarray, dict]:
@@ -96,7 +170,7 @@ class InProcess:
         self.progress[0] = self.indices[position]
         try:
             observation, info = self.envs[position].reset(seed=seed)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._fail(position, f"raised {type(error).__name__} in reset: {error}", error)
         return self._packed(position, observation), info
 

@@ -21,10 +21,21 @@ SECONDS_TO_START = 120.0
 class Processes:
     """N environments over a few workers, each of which steps its share one after the other."""
 
-    def __init__(self, make_env: MakeEnv, count: int, seed: int, workers: int, timeout: float, encoder: str = "auto"):
+    seam_every = None
+
+    def __init__(
+        self,
+        make_env: MakeEnv,
+        count: int,
+        seed: int,
+        workers: int,
+        timeout: float,
+        encoder: str = "auto",
+        replay_limit: int = 100_000,
+    ):
         self.count, self.timeout, self.mask, self.steps = count, timeout, None, 0
         shares = [share.tolist() for share in np.array_split(np.arange(count), min(workers, count))]
-        self.workers = [Worker(make_env, share, seed, encoder) for share in shares]
+        self.workers = [Worker(make_env, share, seed, encoder, replay_limit) for share in shares]
         self.bounds = np.cumsum([len(share) for share in shares])[:-1].tolist()
         self.observation_space, self.action_space, self.layout = self._ask("spaces", SECONDS_TO_START)[0]
 
@@ -41,6 +52,23 @@ class Processes:
         self.mask = _joined([mask for _, mask in answers])
         return merged([step for step, _ in answers])
 
+    def state(self) -> dict[str, object]:
+        states = [state for state, _ in self._ask("state", self.timeout)]
+        return {"steps": self.steps, "workers": {str(number): state for number, state in enumerate(states)}}
+
+    def restore(self, state: dict) -> dict[int, str]:
+        self.steps = state["steps"]
+        for number, worker in enumerate(self.workers):
+            worker.send(("restore", state["workers"][str(number)]))
+        answers = self._collect(None)  # a replay may take as long as the episode did
+        self.mask = _joined([mask for _, mask in answers])
+        return {index: why for failures, _ in answers for index, why in failures.items()}
+
+    @property
+    def observation(self) -> np.ndarray:
+        """The newest observations, before any normalisation."""
+        return np.concatenate([observation for observation, _ in self._ask("observation", self.timeout)])
+
     def close(self) -> None:
         for worker in self.workers:
             worker.close()
@@ -50,7 +78,7 @@ class Processes:
             worker.send((question, None))
         return self._collect(timeout)
 
-    def _collect(self, timeout: float) -> list:
+    def _collect(self, timeout: float | None) -> list:
         try:
             return [worker.receive(timeout) for worker in self.workers]
         except Refusal:
@@ -61,11 +89,11 @@ class Processes:
 class Worker:
     """A process with its share of the environments, and a record of what it is doing."""
 
-    def __init__(self, make_env: MakeEnv, indices: list[int], seed: int, encoder: str):
+    def __init__(self, make_env: MakeEnv, indices: list[int], seed: int, encoder: str, replay_limit: int):
         context = multiprocessing.get_context("spawn")  # a fork would copy the threads' locks of a running torch
         self.progress = context.Array("i", [indices[0], 0], lock=False)  # environment and step under way
         self.connection, theirs = context.Pipe()
-        arguments = (theirs, make_env, indices, seed, encoder, self.progress, os.getpid())
+        arguments = (theirs, make_env, indices, seed, encoder, self.progress, replay_limit, os.getpid())
         self.process = context.Process(target=serve, args=arguments, daemon=True)
         try:
             self.process.start()
@@ -79,7 +107,7 @@ class Worker:
         except OSError:
             pass  # the worker is gone: receive says so, with its exit code
 
-    def receive(self, timeout: float) -> object:
+    def receive(self, timeout: float | None) -> object:
         environment, step = self.progress
         try:
             if not self.connection.poll(timeout):
@@ -106,14 +134,22 @@ class Worker:
 
 
 def serve(
-    connection: Connection, make_env: MakeEnv, indices: list[int], seed: int, encoder: str, progress, parent: int
+    connection: Connection,
+    make_env: MakeEnv,
+    indices: list[int],
+    seed: int,
+    encoder: str,
+    progress,
+    replay_limit: int,
+    parent: int,
 ) -> None:
     """A worker's life: answers until it is told to close or its parent is gone."""
     _die_with(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # they reach the whole group, and are the parent's to handle
     envs = None
     try:
-        envs = InProcess(make_env, indices, seed, encoder, progress)
+        envs = InProcess(make_env, indices, seed, encoder, progress, replay_limit=replay_limit)
         while (message := connection.recv())[0] != "close":
             connection.send(("answer", _answer(envs, *message)))
     except Refusal as refusal:
@@ -125,11 +161,17 @@ def serve(
             envs.close()
 
 
-def _answer(envs: InProcess, question: str, action: np.ndarray | None) -> tuple:
+def _answer(envs: InProcess, question: str, value: object) -> tuple:
     if question == "spaces":
         return envs.observation_space, envs.action_space, envs.layout
-    answer = envs.reset() if question == "reset" else envs.step(action)
-    return answer, envs.mask
+    answers = {
+        "reset": envs.reset,
+        "step": lambda: envs.step(value),
+        "state": envs.state,
+        "restore": lambda: envs.restore(value),
+        "observation": lambda: envs.observation,
+    }
+    return answers[question](), envs.mask
 
 
 def _die_with(parent: int) -> None:

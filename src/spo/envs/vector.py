@@ -14,7 +14,7 @@ SAME_STEP, RESETTABLE = gym.vector.AutoresetMode.SAME_STEP, "reset_mask"
 class Vector:
     """Same-step semantics over any vector environment: it resets by itself, or is reset by mask right after an end."""
 
-    mask = None
+    mask = seam_every = None
 
     def __init__(self, vector: gym.vector.VectorEnv, count: int, seed: int, encoder: str = "auto"):
         if vector.num_envs != count:
@@ -29,7 +29,21 @@ class Vector:
         self.totals = EpisodeTotals(range(count))
 
     def reset(self) -> np.ndarray:
-        return self._packed(self.vector.reset(seed=derived_seed(self.seed, "vector"))[0])
+        return self._started("vector")
+
+    def state(self) -> dict[str, object]:
+        return {"steps": self.steps}
+
+    def restore(self, state: dict) -> dict[int, str]:
+        """Only starts again: nothing is known of how a user's vector environment keeps its state."""
+        self.steps = state["steps"]
+        self._started("vector", self.steps)
+        return {index: "a vector environment cannot be restored" for index in range(self.count)}
+
+    def _started(self, *purpose: str | int) -> np.ndarray:
+        self.totals.clear()
+        self.observation = self._packed(self.vector.reset(seed=derived_seed(self.seed, *purpose))[0])
+        return self.observation
 
     def step(self, action: np.ndarray) -> Step:
         self.steps += 1

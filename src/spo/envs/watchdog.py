@@ -27,6 +27,9 @@ class Watched:
     def step(self, action) -> Step:
         return self._timed(self.envs.step, action)
 
+    def seam(self):
+        return self._timed(self.envs.seam)
+
     def close(self) -> None:
         self.is_closed.set()
         self.envs.close()
