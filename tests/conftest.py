@@ -4,6 +4,23 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import pytest
 import torch
 
 torch.set_num_threads(1)
+
+
+def pytest_addoption(parser):
+    parser.addoption("--long", action="store_true", help="many more kills, mutations and fuzzed settings, and a soak")
+
+
+@pytest.fixture
+def amount(request):
+    """How much of something a test does: amount(in make test, in make test-long)."""
+    return lambda short, long: long if request.config.getoption("--long") else short
+
+
+def pytest_collection_modifyitems(config, items):
+    for item in items:
+        if "long" in item.keywords and not config.getoption("--long"):
+            item.add_marker(pytest.mark.skip(reason="only in make test-long"))
