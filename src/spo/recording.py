@@ -9,11 +9,10 @@ from importlib import metadata
 import torch
 
 from spo.checkpoint import Boundary, Tree, publish
-from spo.errors import Refusal
 from spo.evaluation import evaluate_policy
 from spo.metrics import JsonLines, Progress, Row, Sink, TensorBoard
 from spo.policy import save_policy
-from spo.rundir import RunDirectory, append_row
+from spo.rundir import RunDirectory, append_row, unwritable
 from spo.training import Training
 
 PACKAGES = ("simple-policy-optimization", "torch", "numpy", "gymnasium", "mujoco", "ale-py", "envpool", "safetensors")
@@ -69,7 +68,7 @@ class Recorder:
         """Saves the last boundary and says why the run ended; the error as a user should see it."""
         is_asked = isinstance(error, KeyboardInterrupt | SystemExit)
         if isinstance(error, OSError):
-            error = Refusal(f"{self.directory.path} cannot be written to: {error.strerror or error}")
+            error = unwritable(self.directory.path, error)
         with suppress(OSError):  # on a full disk what is there stays
             self.checkpoint()
         with suppress(OSError):

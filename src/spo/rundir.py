@@ -47,7 +47,7 @@ class RunDirectory:
             (run.path / ".writable").touch()
             (run.path / ".writable").unlink()
         except OSError as error:
-            raise Refusal(f"--out {run.path} cannot be written to: {error.strerror}")
+            raise unwritable(run.path, error)
         return run
 
     @classmethod
@@ -100,6 +100,10 @@ class RunDirectory:
         """What the run came to so far."""
         total = self.read_config()["resolved"]["total_steps"]
         return summarize(self.read_metrics(), self.read_episodes(), total)
+
+
+def unwritable(path: Path, error: OSError) -> Refusal:
+    return Refusal(f"{path} cannot be written to: {error.strerror or error}")
 
 
 def summarize(rows: list[dict], episodes: list[dict], total_steps: int) -> dict[str, float | bool | None]:

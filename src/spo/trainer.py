@@ -5,7 +5,8 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from spo.metrics import Row, TensorBoard, announce, print_summary
 from spo.policy import Policy, load_policy
 from spo.presets import make_config
 from spo.recording import Recorder, machine, record_of, versions
-from spo.rundir import RunDirectory, read_bounded, replace_file, write_json
+from spo.rundir import RunDirectory, read_bounded, replace_file, unwritable, write_json
 from spo.training import Training
 
 Callback = Callable[[Training, Row], object]
@@ -55,7 +56,7 @@ def run_training(config: Config, make_env: EnvMaker, callback: Callback | None =
         training = Training(config, make_env)
         try:
             directory = RunDirectory.create(config.out, f"{config.env}-{config.objective}-s{config.seed}")
-            with directory.locked():
+            with _in_use(directory):
                 RunDirectory.check_unused(str(directory.path))  # another process may have been first
                 record = record_of(training)
                 _write_record(directory, record)  # before compiling, so that a run killed there can be resumed
@@ -66,6 +67,16 @@ def run_training(config: Config, make_env: EnvMaker, callback: Callback | None =
                 return _carried_out(training, Recorder(training, directory), callback)
         finally:
             training.envs.close()
+
+
+@contextmanager
+def _in_use(directory: RunDirectory) -> Iterator[None]:
+    """No other process works on the run meanwhile, and a full or read-only disk is told in a sentence."""
+    try:
+        with directory.locked():
+            yield
+    except OSError as error:
+        raise unwritable(directory.path, error) from error
 
 
 def _carried_out(training: Training, recorder: Recorder, callback: Callback | None) -> Run:
@@ -119,7 +130,7 @@ def resume(
     An environment or objective that names a module of yours must be named again; `steps` gives a run a new length.
     """
     directory = RunDirectory.open(run)
-    with directory.locked(), interrupts.handled():
+    with _in_use(directory), interrupts.handled():
         boundary, told = checkpoint.newest(directory)
         checkpoint.sweep(directory)
         record = _config_record(directory, told)

@@ -1,0 +1,296 @@
+"""NaN never trains, a faulty environment is named, and whatever goes wrong, the last good checkpoint stays."""
+
+import os
+import random
+import time
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import spo
+import spo.improve
+import spo.trainer
+from crash import SHORT, child, remains, start_or_resume
+from probes import Probe
+from spo import checkpoint
+from spo.errors import Refusal
+from spo.rundir import RunDirectory
+
+BAD = (float("nan"), float("inf"), float("-inf"))
+
+
+class Inject:
+    """Puts a bad number somewhere, once, at a moment of the run that a draw decides."""
+
+    def __init__(self, what: str, bad: float, iteration: int, place: int):
+        self.what, self.bad, self.iteration, self.place = what, bad, iteration, place
+
+    def __call__(self, training: spo.trainer.Training, row: dict) -> None:
+        if training.iteration == self.iteration:
+            getattr(self, self.what)(training)
+
+    def observation(self, training):
+        self._into_next_step(training, "observation")
+
+    def reward(self, training):
+        self._into_next_step(training, "reward")
+
+    def _into_next_step(self, training, field):
+        envs = training.envs.envs
+        original = envs.step
+
+        def step(action):
+            result = original(action)
+            getattr(result, field).flat[self.place % getattr(result, field).size] = self.bad
+            return result
+
+        envs.step = step
+
+    def action(self, training):
+        original = training.distribution.sample
+
+        def sample(params, noise):
+            action = original(params, noise)
+            action.flat[self.place % action.size] = self.bad
+            return action
+
+        training.collector.distribution = _with(training.distribution, sample=sample)
+
+    def loss(self, training):
+        loss = training.improve.epochs.loss
+        original = loss.inputs
+        loss.inputs = lambda *arguments: {name: value * self.bad for name, value in original(*arguments).items()}
+
+    def gradient(self, training):
+        stepper = training.improve.epochs.stepper
+
+        def step(*arguments):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("spo.improve.gradient", self._poisoned(spo.improve.gradient))
+                return stepper(*arguments)
+
+        training.improve.epochs.step = step
+
+    def _poisoned(self, gradient):
+        def called(*arguments):
+            slope, stats = gradient(*arguments)
+            slope[self.place % slope.numel()] = self.bad
+            return slope, stats
+
+        return called
+
+    def parameters(self, training):
+        training.parameters.vector[self.place % training.parameters.vector.numel()] = self.bad
+
+    def moments(self, training):
+        moment = (training.improve.epochs.adam.first, training.improve.epochs.adam.second)[self.place % 2]
+        moment[self.place % moment.numel()] = self.bad
+
+
+def _with(thing, **methods):
+    """The same object with other methods."""
+    import copy
+
+    changed = copy.copy(thing)
+    for name, method in methods.items():
+        object.__setattr__(changed, name, method)
+    return changed
+
+
+KINDS = ("observation", "reward", "action", "loss", "gradient", "parameters", "moments")
+
+
+def test_nothing_that_is_not_finite_is_ever_trained_on(tmp_path, capsys):
+    """200 injections: each stops the run in the iteration it happens in, and no checkpoint holds a trace of it."""
+    seed = 11
+    draw = random.Random(seed)
+    for number in range(200):
+        what = KINDS[number % len(KINDS)]
+        at, place, bad = draw.randint(1, 5), draw.randrange(10**6), draw.choice(BAD)
+        out = tmp_path / str(number)
+        with pytest.raises(Refusal) as refusal:
+            spo.train("Pendulum-v1", **SHORT, out=str(out), callback=Inject(what, bad, at, place))
+        case = f"injection {number} (seed {seed}): {what} {bad} after iteration {at}: {refusal.value}"
+        assert str(refusal.value).endswith(f"in iteration {at + 1}"), case
+        run = RunDirectory(out)
+        status = run.read_status()
+        assert (status["state"], status["checkpoint"]) == ("failed", at) and status["reason"] == str(refusal.value)
+        arrays, _ = checkpoint.split(checkpoint.newest(run)[0].state)
+        assert all(np.isfinite(array).all() for array in arrays.values()), case
+        assert len(run.read_metrics()) == at
+    with capsys.disabled():
+        print(f"\n200 injections, seed {seed}")
+
+
+@pytest.mark.parametrize("what, words", [("loss", "policy loss"), ("gradient", "grad norm")])
+def test_a_bad_gradient_changes_nothing(what, words):
+    """The optimiser's step is not made: parameters and moments stay as they were, to the bit."""
+    from probes import training
+
+    run = training("Pendulum-v1", envs=2, horizon=16, epochs=1, minibatches=1)
+    run.iterate()
+    before = {name: array.copy() for name, array in checkpoint.split(run.state())[0].items()}
+    Inject(what, float("nan"), 1, 5)(run, {})
+    with pytest.raises(Refusal, match=f"training diverged: the {words} became nan at minibatch 1"):
+        run.iterate()
+    after = checkpoint.split(run.state())[0]
+    for name in ("parameters", "improve/epochs/first", "improve/epochs/second"):
+        assert (after[name] == before[name]).all(), name
+
+
+@pytest.mark.parametrize("objective", ["spo", "simple", "ppo-clip"])
+def test_a_huge_log_ratio_does_not_overflow(objective):
+    """e^(log-ratio) would be infinite beyond 88; the update stays finite, or is refused with a name."""
+    from probes import training
+
+    run = training("Pendulum-v1", envs=2, horizon=16, epochs=3, minibatches=1, objective=objective, learning_rate=50.0)
+    try:
+        for _ in range(3):
+            row, _ = run.iterate()
+            assert all(np.isfinite(value) for value in row.values())
+    except Refusal as refusal:
+        assert "not finite" in str(refusal) or "training diverged" in str(refusal)
+    assert run.parameters.vector.isfinite().all()
+
+
+class Faulty(Probe):
+    """Misbehaves in the third step of its life."""
+
+    lives = 0
+
+    def __init__(self, deed: str):
+        super().__init__(gym.spaces.Box(-1.0, 1.0, (1,), np.float32))
+        self.deed, self.time = deed, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.see(0.0), {}
+
+    def step(self, action):
+        self.time += 1
+        observation, reward = self.see(0.0), 1.0
+        if self.time == 3:
+            observation, reward = getattr(self, self.deed)() or (observation, reward)
+        return observation, reward, False, False, {}
+
+    def raises(self):
+        raise RuntimeError("no more")
+
+    def exits(self):
+        raise SystemExit(3)
+
+    def is_killed(self):
+        os.kill(os.getpid(), 9)
+
+    def hangs(self):
+        time.sleep(3600)
+
+    def sees_nan(self):
+        return self.see(np.nan), 1.0
+
+    def is_paid_infinity(self):
+        return self.see(0.0), np.inf
+
+    def sees_another_shape(self):
+        return np.zeros(2, np.float32), 1.0
+
+    def sees_another_type(self):
+        return np.array(["text"]), 1.0
+
+
+FAULTS = {
+    "raises": "environment 0 raised RuntimeError: no more",
+    "exits": "environment 0 raised SystemExit: 3",
+    "is_killed": "environment 0 ended its worker process with code -9",
+    "hangs": "environment 0 did not answer within 2 s",
+    "sees_nan": "the observation of environment 0 is not finite (nan)",
+    "is_paid_infinity": "the reward of environment 0 is not finite (inf)",
+    "sees_another_shape": "environment 0 returned an observation of shape (2,), its space says (1,)",
+    "sees_another_type": "environment 0 returned an observation of type",
+}
+
+
+class Maker:
+    """Makes one faulty environment and otherwise good ones; can be sent to another process."""
+
+    def __init__(self, deed: str):
+        self.deed, self.__qualname__, self.__module__ = deed, "Maker", __name__
+
+    def __call__(self):
+        return Faulty(self.deed)
+
+
+@pytest.mark.parametrize("backend", ["gymnasium", "process"])
+@pytest.mark.parametrize("deed", FAULTS)
+def test_a_faulty_environment_is_named_and_nothing_is_left_behind(deed, backend, tmp_path):
+    """The matrix: what goes wrong × where. In this process a death cannot be survived, only left in good order."""
+    settings = {
+        "backend": backend,
+        "env_timeout": 2.0,
+        "envs": 1,
+        "horizon": 2,
+        "minibatches": 1,
+        "steps": 400,
+        "threads": 1,
+    }
+    started = time.monotonic()
+    process = child(tmp_path / "run", Maker(deed), settings)
+    time.sleep(0.5)
+    workers = _children(process.pid)
+    process.join(30)
+    run = RunDirectory(tmp_path / "run")
+    if backend == "gymnasium" and deed == "is_killed":
+        assert process.exitcode == -9 and run.read_status()["state"] == "running"
+    else:
+        assert process.exitcode == 2
+        status = run.read_status()
+        assert status["state"] == "failed" and FAULTS[deed] in status["reason"] and "its step 3" in status["reason"]
+    assert time.monotonic() - started < 25
+    assert not _alive(workers)
+    assert checkpoint.newest(run)[0].iteration == 1
+
+
+def _children(pid: int) -> list[int]:
+    """The processes that it started, and those that they started."""
+    try:
+        own = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+    return own + [other for child in own for other in _children(child)]
+
+
+def _alive(pids: list[int]) -> list[int]:
+    return [pid for pid in pids if Path(f"/proc/{pid}").exists() and "State:\tZ" not in _status_of(pid)]
+
+
+def _status_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return "State:\tZ"
+
+
+def test_workers_end_with_a_killed_run(tmp_path):
+    process = child(tmp_path / "run", "CartPole-v1", {"backend": "process", "steps": 32 * 4000, "threads": 1})
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "run" / "metrics.jsonl").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    workers = _children(process.pid)
+    assert len(workers) >= 2
+    process.kill()
+    process.join()
+    time.sleep(0.5)
+    assert not _alive(workers)
+
+
+def test_a_failed_run_goes_on_once_its_environment_is_well(tmp_path):
+    """An environment that fails, is repaired, and is resumed: as if it had never failed."""
+    settings = {"steps": 32 * 6}
+    start_or_resume(tmp_path / "whole", "Pendulum-v1", settings)
+    with pytest.raises(Refusal, match="is not finite"):
+        spo.train("Pendulum-v1", **SHORT | settings, out=str(tmp_path / "run"), callback=Inject("reward", BAD[0], 3, 0))
+    spo.resume(tmp_path / "run", quiet=True)
+    assert remains(tmp_path / "run") == remains(tmp_path / "whole")
