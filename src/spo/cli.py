@@ -31,7 +31,7 @@ usage: spo COMMAND [...]
   spo eval RUN          play episodes with a trained policy
   spo compare ENV       train several objectives side by side
   spo objectives        list the policy objectives
-  spo figures NAME      draw a figure (objectives)
+  spo figures NAME      draw a figure of the paper (spo figures --help lists them)
   spo --version         print the version
 
 Simple Policy Optimization (Xie et al., ICML 2025)."""
@@ -141,20 +141,10 @@ def objectives_command(arguments: list[str]) -> None:
 
 
 def figures_command(arguments: list[str]) -> None:
-    from pathlib import Path
+    from spo.bench.figures import FigureArguments, make_figure, overview
 
-    from spo.bench.curves import objective_curves
-    from spo.bench.figures import draw_objectives, save
-
-    given = parse(FiguresArguments, arguments, "spo figures")
-    if given.name != "objectives":
-        raise Refusal(f"figure {given.name!r} is unknown; accepted: objectives")
-    data = objective_curves()
-    for path in save(draw_objectives(data, ["spo", "ppo-clip"]), "spo-and-ppo", Path(given.out)):
+    for path in make_figure(parse(FigureArguments, arguments, "spo figures", description=overview())):
         print(path)
-    for name in data["curves"]:
-        for path in save(draw_objectives(data, [name]), f"objective-{name}", Path(given.out), ("svg",)):
-            print(path)
 
 
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
@@ -222,16 +212,6 @@ class CompareArguments:
     """How many seeds each, from 1."""
     out: flags.OptionalText = None
     """A new directory for the runs (unset: runs/compare-ENV-TIME)."""
-
-
-@dataclass(frozen=True)
-class FiguresArguments:
-    """Draws a figure: objectives (f and its slope over the ratio, for every objective)."""
-
-    name: Annotated[str, tyro.conf.Positional]
-    """Which figure."""
-    out: str = "figures"
-    """Where to write it."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from spo.objectives import OBJECTIVES, Objective
 
 SIGMAS = 2.0
 """How far the drawn action lies from the old mean, in standard deviations."""
+STRIDES = (0.7548776662466927, 0.5698402909980532)
+"""Powers of 1/x with x³ = x + 1: multiples of them, modulo 1, fill a square more evenly than random draws."""
 
 
 def kl_of_ratio(ratio: torch.Tensor) -> torch.Tensor:
@@ -21,18 +23,23 @@ def kl_of_ratio(ratio: torch.Tensor) -> torch.Tensor:
 
 
 def objective_curve(objective: Objective, advantage: float, ratios: list[float]) -> tuple[list[float], list[float]]:
-    """f and df/dr over the ratios: KL terms move with the ratio, a successor stays at r′ = 1 with A′ = A."""
+    """f and df/dr over the ratios, for samples of one advantage."""
+    return objective_at(objective, ratios, [advantage] * len(ratios))
+
+
+def objective_at(objective: Objective, ratios: list[float], advantages: list[float]) -> tuple[list[float], list[float]]:
+    """f and df/dr of each sample: KL terms move with the ratio, a successor stays at r′ = 1 with A′ = A."""
     ratio = torch.tensor(ratios, dtype=torch.float64, requires_grad=True)
-    same = torch.full_like(ratio, advantage)
+    advantage = torch.tensor(advantages, dtype=torch.float64)
     kl = kl_of_ratio(ratio)
     data = {
         "ratio": ratio,
         "log_ratio": ratio.log(),
-        "advantage": same,
+        "advantage": advantage,
         "kl": kl,
         "kl_reverse": kl,
         "ratio_next": torch.ones_like(ratio),
-        "advantage_next": same,
+        "advantage_next": advantage,
         "has_next": torch.ones_like(ratio),
     }
     f = objective.function(*(data[name] for name in objective.inputs))
@@ -48,3 +55,16 @@ def objective_curves(points: int = 401) -> dict:
     curves = {name: {a: objective_curve(o, a, ratios) for a in (1.0, -1.0)} for name, o in losses.items()}
     bounds = {name: objective.settings.get("epsilon") for name, objective in losses.items()}
     return {"ratios": ratios, "curves": curves, "bounds": bounds}
+
+
+def gradient_points(names: tuple[str, ...] = ("ppo-clip", "spo"), points: int = 110) -> dict:
+    """Samples spread evenly over a window of ratio and advantage, and df/dr of each under the named objectives."""
+    spread = [((0.5 + i * STRIDES[0]) % 1, (0.5 + i * STRIDES[1]) % 1) for i in range(1, points + 1)]
+    ratios, advantages = [0.45 + 1.1 * x for x, _ in spread], [4 * y - 2 for _, y in spread]
+    slopes = {name: objective_at(OBJECTIVES[name], ratios, advantages)[1] for name in names}
+    return {
+        "epsilon": OBJECTIVES[names[0]].settings["epsilon"],
+        "ratio": ratios,
+        "advantage": advantages,
+        "slope": slopes,
+    }

@@ -1,34 +1,19 @@
-"""Figures from plain numbers: no torch here. Colours are told apart by colour-blind people and in grey print."""
+"""Every objective over the ratio: f and its slope."""
 
 from pathlib import Path
 
-from spo.errors import Refusal
-
-POSITIVE, NEGATIVE = "#0072B2", "#D55E00"
-"""Blue and vermilion of Okabe and Ito; the second is always dashed too."""
-FORMATS = ("svg", "png", "pdf")
+from spo.bench.figures.arguments import FigureArguments
+from spo.bench.figures.style import NEGATIVE, POSITIVE, pyplot, save
 
 
-def pyplot():
-    try:
-        import matplotlib
+def make(arguments: FigureArguments) -> list[Path]:
+    """SPO beside PPO-Clip, and each objective alone."""
+    from spo.bench.curves import objective_curves
 
-        matplotlib.use("Agg")
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise Refusal("figures need: pip install 'simple-policy-optimization[report]'")
-    plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "spo"})
-    return plt
-
-
-def save(figure, name: str, out: Path, formats: tuple[str, ...] = FORMATS) -> list[Path]:
-    """Writes the figure in every format, without dates, so that the same numbers give the same files."""
-    out.mkdir(parents=True, exist_ok=True)
-    paths = [out / f"{name}.{ending}" for ending in formats]
-    dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
-    for path, ending in zip(paths, formats):
-        figure.savefig(path, dpi=150, bbox_inches="tight", metadata=dates[ending])
-    pyplot().close(figure)
+    data = objective_curves()
+    paths = save(draw_objectives(data, ["spo", "ppo-clip"]), "spo-and-ppo", arguments.out)
+    for name in data["curves"]:
+        paths += save(draw_objectives(data, [name]), f"objective-{name}", arguments.out, ("svg",))
     return paths
 
 

@@ -1,0 +1,48 @@
+"""The figures by name. A new one is a module with a `make` that draws and saves, and a line in FIGURES.
+
+Drawing needs plain numbers and no torch: where a figure's numbers are computed with it, its maker imports that late.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from spo.bench.figures import fig2, fig3, fig7, objectives
+from spo.bench.figures.arguments import FigureArguments
+from spo.bench.figures.style import pyplot
+from spo.errors import Refusal
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What a figure shows, the function that makes its files, and the arguments it reads besides `out`."""
+
+    description: str
+    make: Callable[[FigureArguments], list[Path]]
+    options: tuple[str, ...] = ()
+
+
+OPTIONS = ("runs", "iteration")
+FIGURES = {
+    "objectives": Figure("f and its slope over the ratio, for every objective", objectives.make),
+    "fig2": Figure("the losses of SPO and PPO, and every sample's ratio per epoch of two runs", fig2.make, OPTIONS),
+    "fig3": Figure("which samples PPO and SPO leave without a gradient", fig3.make),
+    "fig7": Figure("surrogate and ratio deviation while three objectives are optimised on one batch", fig7.make),
+}
+
+
+def make_figure(arguments: FigureArguments) -> list[Path]:
+    """Draws the named figure and returns the paths written."""
+    if arguments.name not in FIGURES:
+        raise Refusal(f"figure {arguments.name!r} is unknown; accepted: {', '.join(FIGURES)}")
+    figure = FIGURES[arguments.name]
+    for option in OPTIONS:
+        if getattr(arguments, option) not in ((), None) and option not in figure.options:
+            raise Refusal(f"--{option} is not accepted: figure {arguments.name} does not read it")
+    pyplot()  # a missing package is told before anything is computed
+    return figure.make(arguments)
+
+
+def overview() -> str:
+    """The figures with what they show, for the command's help."""
+    return "\n\n".join(f"{name}: {figure.description}" for name, figure in FIGURES.items())

@@ -1,0 +1,23 @@
+"""What `spo figures` takes, and every maker of a figure gets."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from spo import flags
+
+
+@dataclass(frozen=True)
+class FigureArguments:
+    """Draws a figure and prints the files that it wrote."""
+
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
+    """Which figure."""
+    out: Path = Path("figures")
+    """Where to write it."""
+    runs: tuple[Path, ...] = ()
+    """Run directories, for figures that show runs."""
+    iteration: flags.OptionalCount = None
+    """Which recorded iteration fig2 shows (unset: the last that all runs recorded)."""

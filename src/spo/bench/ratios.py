@@ -1,0 +1,71 @@
+"""The ratios that a run recorded: those of every sample of an iteration, in each of its epochs. No torch here."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load
+
+from spo.errors import Refusal
+from spo.rundir import RunDirectory
+
+DEFAULT_ITERATION = 100
+"""What the sentence about missing ratios asks for."""
+
+
+@dataclass(frozen=True)
+class RecordedRatios:
+    """One iteration of one run."""
+
+    env: str
+    objective: str
+    epsilon: float
+    iteration: int
+    ratio: np.ndarray  # (epochs, samples)
+    advantage: np.ndarray  # (samples,)
+
+
+def read_ratios(paths: tuple[Path, ...], iteration: int | None) -> list[RecordedRatios]:
+    """The same iteration of every run: the given one, or the last that all of them recorded."""
+    runs = [RunDirectory.open(path) for path in paths]
+    if iteration is None:
+        common = set.intersection(*(set(recorded_iterations(run)) for run in runs))
+        iteration = max(common, default=DEFAULT_ITERATION)
+    return [_read(run, iteration) for run in runs]
+
+
+def recorded_iterations(run: RunDirectory) -> list[int]:
+    names = (path.stem for path in (run.path / "ratios").glob("*.safetensors"))
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def _read(run: RunDirectory, iteration: int) -> RecordedRatios:
+    config = run.read_config()
+    settings, resolved = config["settings"], config["resolved"]
+    path = run.path / "ratios" / f"{iteration}.safetensors"
+    if not path.is_file():
+        recorded = ", ".join(map(str, recorded_iterations(run))) or "none"
+        command = record_command(settings["env"], settings["objective"], iteration)
+        raise Refusal(f"{run.path} has no ratios of iteration {iteration} (recorded: {recorded}); {command} makes them")
+    epsilon = resolved["objective_settings"].get("epsilon", 0.2)
+    return RecordedRatios(settings["env"], settings["objective"], epsilon, iteration, *_tensors(path))
+
+
+def record_command(env: str, objective: str, iteration: int = DEFAULT_ITERATION) -> str:
+    """The command that trains and records."""
+    return f"spo train {env} --objective {objective} --record-ratios {iteration}"
+
+
+def _tensors(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        tensors = load(path.read_bytes())
+        ratio, advantage = tensors["ratio"], tensors["advantage"]
+    except (OSError, SafetensorError, KeyError) as error:
+        raise Refusal(f"{path} cannot be read: {error}")
+    if ratio.ndim != 2 or advantage.shape != ratio.shape[1:] or not ratio.size:
+        shapes = f"ratio {ratio.shape} and advantage {advantage.shape}"
+        raise Refusal(f"{path} holds {shapes}; accepted are (epochs, samples) and (samples,)")
+    if not (np.isfinite(ratio).all() and np.isfinite(advantage).all()):
+        raise Refusal(f"{path} holds values that are not finite")
+    return ratio, advantage
