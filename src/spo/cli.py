@@ -30,6 +30,7 @@ usage: spo COMMAND [...]
   spo compare ENV       train several objectives side by side
   spo objectives        list the policy objectives
   spo figures NAME      draw a figure (objectives)
+  spo theory            check the paper's theorems on small random MDPs
   spo --version         print the version
 
 Simple Policy Optimization (Xie et al., ICML 2025)."""
@@ -140,12 +141,23 @@ def figures_command(arguments: list[str]) -> None:
             print(path)
 
 
+def theory_command(arguments: list[str]) -> None:
+    from pathlib import Path
+
+    from spo.bench.theory import report
+
+    given = parse(TheoryArguments, arguments, "spo theory")
+    if not report(given.mdps, given.states, given.actions, given.seed, Path(given.out)):
+        sys.exit(1)
+
+
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "train": train_command,
     "eval": eval_command,
     "compare": compare_command,
     "objectives": objectives_command,
     "figures": figures_command,
+    "theory": theory_command,
 }
 
 
@@ -189,6 +201,22 @@ class FiguresArguments:
     """Which figure."""
     out: str = "figures"
     """Where to write it."""
+
+
+@dataclass(frozen=True)
+class TheoryArguments:
+    """Checks the paper's theorems on small random MDPs that are solved exactly, and draws an example of each."""
+
+    mdps: int = 200
+    """How many random MDPs, each with an old policy and eight new ones."""
+    states: int = 6
+    """States of each MDP."""
+    actions: int = 4
+    """Actions of each MDP; Theorem 4.1 needs three."""
+    seed: int = 0
+    """Seeds the MDPs and policies."""
+    out: str = "figures"
+    """Where to write the figure."""
 
 
 @dataclass(frozen=True)
