@@ -11,7 +11,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 # A module may import from its own layer (without cycles) and from those to its right.
 LAYERS = [
     {"cli", "__main__"},
-    {"api", "bench", "doctor"},
+    {"api", "bench", "doctor", "theory"},
     {"trainer"},
     {"recording"},
     {"training"},
@@ -28,7 +28,7 @@ LAYERS = [
     {"objectives", "seeding", "errors", "interrupts"},
 ]
 DEPTH = {name: depth for depth, layer in enumerate(LAYERS) for name in layer}
-WITHOUT_TORCH = {"rundir", "checkpoint", "interrupts", "errors", "seeding", "normalize", "flags"}
+WITHOUT_TORCH = {"rundir", "checkpoint", "interrupts", "errors", "seeding", "normalize", "flags", "theory"}
 
 
 def name_of(path: Path) -> str:

@@ -32,6 +32,7 @@ usage: spo COMMAND [...]
   spo compare ENV       train several objectives side by side
   spo objectives        list the policy objectives
   spo figures NAME      draw a figure of the paper (spo figures --help lists them)
+  spo theory            check the paper's theorems on small random MDPs
   spo --version         print the version
 
 Simple Policy Optimization (Xie et al., ICML 2025)."""
@@ -147,6 +148,16 @@ def figures_command(arguments: list[str]) -> None:
         print(path)
 
 
+def theory_command(arguments: list[str]) -> None:
+    from pathlib import Path
+
+    from spo.bench.theory import report
+
+    given = parse(TheoryArguments, arguments, "spo theory")
+    if not report(given.mdps, given.states, given.actions, given.seed, Path(given.out)):
+        sys.exit(1)
+
+
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "train": train_command,
     "resume": resume_command,
@@ -155,6 +166,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "compare": compare_command,
     "objectives": objectives_command,
     "figures": figures_command,
+    "theory": theory_command,
 }
 
 
@@ -212,6 +224,22 @@ class CompareArguments:
     """How many seeds each, from 1."""
     out: flags.OptionalText = None
     """A new directory for the runs (unset: runs/compare-ENV-TIME)."""
+
+
+@dataclass(frozen=True)
+class TheoryArguments:
+    """Checks the paper's theorems on small random MDPs that are solved exactly, and draws an example of each."""
+
+    mdps: int = 200
+    """How many random MDPs, each with an old policy and eight new ones."""
+    states: int = 6
+    """States of each MDP."""
+    actions: int = 4
+    """Actions of each MDP; Theorem 4.1 needs three."""
+    seed: int = 0
+    """Seeds the MDPs and policies."""
+    out: str = "figures"
+    """Where to write the figure."""
 
 
 @dataclass(frozen=True)

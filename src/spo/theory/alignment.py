@@ -1,0 +1,59 @@
+"""ε-alignment (Definition 5.1, with "convex" read as concave): smooth, concave, highest at r = 1 + sign(A)·ε."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from spo.theory.findings import ROUNDING, Finding, at_least, at_most
+from spo.theory.improvement import Case
+from spo.theory.mdp import Array
+
+Values = Callable[[Array, float, float], Array]
+"""An objective: f over an array of ratios, for one advantage and one ε."""
+STEP = 1e-3
+
+
+@dataclass(frozen=True)
+class Misalignment:
+    """What keeps f from being ε-aligned; all relative to |A|, all 0 for an aligned f."""
+
+    jump: float
+    """The largest jump of the slope: 0 if f is differentiable."""
+    convexity: float
+    """The largest second difference: not above 0 if f is concave."""
+    shortfall: float
+    """How far f at r = 1 + sign(A)·ε lies below its maximum."""
+
+    @property
+    def largest(self) -> float:
+        return max(self.jump, self.convexity, self.shortfall)
+
+
+def misalignment(f: Values, advantage: float, epsilon: float) -> Misalignment:
+    """Measured over ratios up to 3 on a grid through the bound; a kink between its points shows at its neighbours."""
+    bound = 1 + np.sign(advantage) * epsilon
+    steps = np.arange(-int(bound / STEP), int((3 - bound) / STEP) + 1)
+    y = f(bound + STEP * steps, advantage, epsilon) / abs(advantage)
+    # One-sided slopes from three points each, exact for parabolas.
+    right = (-3 * y[2:-2] + 4 * y[3:-1] - y[4:]) / (2 * STEP)
+    left = (3 * y[2:-2] - 4 * y[1:-3] + y[:-4]) / (2 * STEP)
+    return Misalignment(np.abs(right - left).max(), np.diff(y, 2).max(), (y - y[steps == 0]).max())
+
+
+def alignments(f: Values, cases: list[Case], random: np.random.Generator) -> list[Misalignment]:
+    """For each case's ε, one advantage of random sign and size."""
+    advantages = [random.choice([-1, 1]) * 10 ** random.uniform(-1, 1) for _ in cases]
+    return [misalignment(f, advantage, case.epsilon) for advantage, case in zip(advantages, cases)]
+
+
+def aligned(source: str, name: str, f: Values, cases: list[Case], random: np.random.Generator) -> Finding:
+    faults = (found.largest for found in alignments(f, cases, random))
+    claim = f"{name} is ε-aligned"
+    return at_most(ROUNDING, source, claim, "largest fault", faults)
+
+
+def not_aligned(source: str, name: str, f: Values, cases: list[Case], random: np.random.Generator) -> Finding:
+    jumps = (found.jump for found in alignments(f, cases, random))
+    claim = f"{name} is not ε-aligned: its slope jumps"
+    return at_least(1 - ROUNDING, source, claim, "least jump in |A|", jumps)

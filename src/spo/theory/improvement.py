@@ -1,0 +1,119 @@
+"""Claims about performance: the difference of two policies, its lower bounds, and which bound can be raised higher."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from spo.theory.bounds import (
+    Old,
+    best_of_kl,
+    best_of_tv,
+    expected_advantage,
+    kl_bound,
+    kl_penalty,
+    study,
+    tv,
+    tv_bound,
+    tv_penalty,
+    tv_radius,
+)
+from spo.theory.findings import CLOSE, ROUNDING, Finding, at_least, at_most
+from spo.theory.mdp import MDP, Array, fork, nearby_policies, performance, random_mdp, random_policy, visitation
+
+BOUNDS = {"TV": (tv_bound, tv_penalty), "KL": (kl_bound, kl_penalty)}
+
+
+@dataclass(frozen=True)
+class Case:
+    """An MDP, its old policy, new policies from very near to far (K, S, A), and widths of trust regions."""
+
+    mdp: MDP
+    old: Old
+    new: Array
+    delta_kl: float
+    epsilon: float
+
+    @property
+    def gain(self) -> Array:
+        """η(π̃) − η(π)."""
+        return performance(self.mdp, self.new) - performance(self.mdp, self.old.policy)
+
+
+def random_case(random: np.random.Generator, states: int, actions: int, gamma: float) -> Case:
+    mdp, policy = random_mdp(random, states, actions, gamma), random_policy(random, states, actions)
+    new = nearby_policies(random, policy, np.logspace(-3, 0.5, 8))
+    return Case(mdp, study(mdp, policy), new, 10 ** random.uniform(-4, 0), random.uniform(0.05, 0.95))
+
+
+def fork_case(
+    gamma: float, chance: float = 0.5, shift: float = 0.01, tilts: tuple[float, float] = (1e-8, 1e-8)
+) -> Case:
+    mdp, old, new = fork(gamma, chance, shift, tilts)
+    return Case(mdp, study(mdp, old), new[None], delta_kl=2 * shift**2, epsilon=2 * shift)
+
+
+def performance_difference(cases: list[Case]) -> Finding:
+    return at_most(
+        ROUNDING,
+        "Thm 3.1",
+        "η(π̃) − η(π) = E_{s~ρ_π̃, a~π̃}[A_π]/(1 − γ)",
+        "largest error",
+        map(difference_error, cases),
+    )
+
+
+def difference_error(case: Case) -> Array:
+    """The two sides of Theorem 3.1 apart, relative to the largest difference that such advantages could make."""
+    advantage = (expected_advantage(case.old, case.new) * visitation(case.mdp, case.new)).sum(-1)
+    return np.abs(case.gain * (1 - case.mdp.gamma) - advantage) / np.abs(case.old.advantage).max()
+
+
+def tv_as_ratio_deviation(cases: list[Case]) -> Finding:
+    return at_most(
+        ROUNDING, "eq. 9", "E_{s~ρ_π}[TV] = ½·E_{s~ρ_π, a~π}|r − 1|", "largest error", map(deviation_error, cases)
+    )
+
+
+def deviation_error(case: Case) -> Array:
+    return np.abs(tv(case.old.policy, case.new) @ case.old.visitation - ratio_deviation(case.old, case.new) / 2)
+
+
+def ratio_deviation(old: Old, new: Array) -> Array:
+    """E_{s~ρ_π, a~π}|r − 1|, of which the metric `ratio_deviation` is an estimate."""
+    ratio = np.divide(new, old.policy, out=np.ones_like(new), where=old.policy > 0)
+    return (old.policy * np.abs(ratio - 1)).sum(-1) @ old.visitation
+
+
+def lower_bound(source: str, divergence: str, cases: list[Case]) -> Finding:
+    claim = f"η(π̃) − η(π) ≥ the {divergence} bound"
+    return at_least(-ROUNDING, source, claim, "least share of the penalty unused", unused(divergence, cases))
+
+
+def tightness(divergence: str, cases: list[Case]) -> Finding:
+    """Not in the paper: with a smaller constant the bound would be false, because a fork uses the penalty up."""
+    forks = [fork_case(case.mdp.gamma) for case in cases]
+    claim = f"the constant of the {divergence} bound cannot be smaller"
+    return at_most(CLOSE, "ours", claim, "largest share unused, worst-case MDP", map(abs, unused(divergence, forks)))
+
+
+def unused(divergence: str, cases: list[Case]) -> list[Array]:
+    """The shares of the penalty that were not needed: 0 where the bound is met exactly, negative where broken."""
+    bound, penalty = BOUNDS[divergence]
+    return [(case.gain - bound(case.old, case.new)) / penalty(case.old, case.new) for case in cases]
+
+
+def best_bounds(cases: list[Case]) -> Finding:
+    return at_least(
+        -ROUNDING,
+        "Thm 4.3",
+        "highest TV bound in Ω_TV ≥ highest KL bound in Ω_KL",
+        "least lead",
+        map(lead, cases),
+    )
+
+
+def lead(case: Case) -> float:
+    """How far the best TV bound lies above the best KL bound, relative to the former."""
+    best_tv = tv_bound(case.old, best_of_tv(case.old, tv_radius(case.delta_kl)))
+    best_kl = kl_bound(case.old, best_of_kl(case.old, case.delta_kl))
+    return (best_tv - best_kl) / best_tv

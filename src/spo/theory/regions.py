@@ -1,0 +1,146 @@
+"""Claims about the two trust regions: what a bound on ratios or TV leaves of the KL, and Ω_KL ⊂ Ω_TV."""
+
+import numpy as np
+
+from spo.theory.bounds import kl, tv, tv_radius
+from spo.theory.findings import CLOSE, ROUNDING, Finding, at_least, at_most
+from spo.theory.improvement import Case
+from spo.theory.mdp import Array
+
+
+def unbounded_kl_of_actions(cases: list[Case], random: np.random.Generator) -> Finding:
+    return at_most(
+        ROUNDING,
+        "Thm 4.1",
+        "one ratio within 1 ± ε leaves KL unbounded (actions)",
+        "largest error of its growth",
+        (action_growth_error(row, case.epsilon, random) for case in cases for row in case.old.policy),
+    )
+
+
+def action_growth_error(old: Array, epsilon: float, random: np.random.Generator) -> float:
+    """KL rises by π(b)·log 10 with every digit that π̃(b) loses: over 180 digits, relative to that."""
+    taken, lost = random.choice(len(old), 2, replace=False)
+    ratio = random.uniform(1 - epsilon, min(1 + epsilon, 1 / old[taken]))
+    before, after = (kl(old, starved(old, taken, ratio, lost, rest)) for rest in (1e-20, 1e-200))
+    return abs((after - before) / (old[lost] * 180 * np.log(10)) - 1)
+
+
+def starved(old: Array, taken: int, ratio: float, lost: int, rest: float) -> Array:
+    """A policy of one state with the given ratio of the taken action that leaves `rest` to the lost one."""
+    new = old * (1 - ratio * old[taken] - rest) / (1 - old[taken] - old[lost])
+    new[taken], new[lost] = ratio * old[taken], rest
+    return new
+
+
+def unbounded_kl_of_gaussians(cases: list[Case], random: np.random.Generator) -> Finding:
+    return at_most(
+        CLOSE,
+        "Thm 4.1",
+        "one ratio within 1 ± ε leaves KL unbounded (Gaussians)",
+        "largest error of its growth",
+        (gaussian_growth_error(random.normal(), random.uniform(-1, 1) * case.epsilon + 1) for case in cases),
+    )
+
+
+def gaussian_growth_error(action: float, ratio: float) -> float:
+    """KL rises a hundredfold with every digit that the standard deviation loses, in the end."""
+    before, after = (gaussian_kl(mean_for_ratio(action, ratio, std), std) for std in (1e-6, 1e-7))
+    return abs(after / before / 100 - 1)
+
+
+def mean_for_ratio(action: float, ratio: float, std: float) -> float:
+    """The mean that, with this standard deviation, gives an action its ratio against N(0, 1)."""
+    return action - std * np.sqrt(action**2 - 2 * np.log(ratio * std))
+
+
+def gaussian_kl(mean: float, std: float) -> float:
+    """KL(N(0, 1)‖N(mean, std²))."""
+    return np.log(std) + (1 + mean**2) / (2 * std**2) - 0.5
+
+
+def unbounded_kl_within_tv(cases: list[Case]) -> Finding:
+    return at_least(
+        np.inf,
+        "ours",
+        "TV ≤ δ leaves KL unbounded if some π(b|s) ≤ δ",
+        "least KL without action b",
+        (kl(case.old.policy, without_the_rarest(case.old.policy)) for case in cases),
+    )
+
+
+def without_the_rarest(old: Array) -> Array:
+    """In every state the action of least probability is given up, so TV is that probability."""
+    new = old.copy()
+    np.put_along_axis(new, old.argmin(-1, keepdims=True), 0.0, -1)
+    return new / new.sum(-1, keepdims=True)
+
+
+def bounded_kl(cases: list[Case], random: np.random.Generator) -> Finding:
+    return at_least(
+        -ROUNDING,
+        "ours",
+        "all ratios within 1 ± ε: KL ≤ −½·log(1 − ε²)",
+        "least share left to the limit",
+        (1 + 2 * kl(c.old.policy, within(c.old.policy, c.epsilon, random)) / np.log1p(-(c.epsilon**2)) for c in cases),
+    )
+
+
+def within(old: Array, epsilon: float, random: np.random.Generator) -> Array:
+    """A policy whose ratios reach 1 + ε or 1 − ε in every state, and never exceed them."""
+    direction = random.normal(size=old.shape)
+    direction -= (old * direction).sum(-1, keepdims=True)
+    return old * (1 + epsilon * direction / np.abs(direction).max(-1, keepdims=True))
+
+
+def inclusion(cases: list[Case], random: np.random.Generator) -> Finding:
+    return at_least(
+        -ROUNDING,
+        "Prop. 4.2",
+        "Ω_KL ⊂ Ω_TV for δ_TV = √(δ_KL/2)",
+        "least share of δ_TV left on the edge of Ω_KL",
+        (inclusion_margin(case.old.policy, case.delta_kl, random) for case in cases),
+    )
+
+
+def inclusion_margin(old: Array, delta_kl: float, random: np.random.Generator) -> Array:
+    """What policies on the edge of Ω_KL leave of δ_TV, in each state."""
+    return 1 - tv(old, edge_of_kl(old, aims(old, random), delta_kl)) / tv_radius(delta_kl)
+
+
+def strictness(cases: list[Case], random: np.random.Generator) -> Finding:
+    return at_least(
+        ROUNDING,
+        "Prop. 4.2",
+        "Ω_KL ≠ Ω_TV",
+        "least excess over δ_KL on the edge of Ω_TV",
+        (strictness_margin(case.old.policy, case.delta_kl, random) for case in cases),
+    )
+
+
+def strictness_margin(old: Array, delta_kl: float, random: np.random.Generator) -> Array:
+    """How far policies on the edge of Ω_TV are outside Ω_KL, in each state."""
+    return kl(old, edge_of_tv(old, aims(old, random), tv_radius(delta_kl))) / delta_kl - 1
+
+
+def aims(old: Array, random: np.random.Generator) -> Array:
+    """Policies to walk to from the old one; each gives up an action, so the KL on the way has no bound."""
+    weight = random.dirichlet(np.ones(old.shape[-1]), len(old))
+    weight[np.arange(len(old)), random.integers(old.shape[-1], size=len(old))] = 0
+    return weight / weight.sum(-1, keepdims=True)
+
+
+def edge_of_tv(old: Array, aim: Array, delta: float) -> Array:
+    """On the straight way to the aim, as far in each state as TV ≤ δ allows."""
+    step = np.minimum(delta / tv(old, aim), 1)[:, None]
+    return old + step * (aim - old)
+
+
+def edge_of_kl(old: Array, aim: Array, delta: float) -> Array:
+    """On the straight way to the aim, as far in each state as KL(π‖π̃) ≤ δ allows."""
+    low, high = np.zeros((len(old), 1)), np.ones((len(old), 1))
+    for _ in range(60):
+        middle = (low + high) / 2
+        is_inside = (kl(old, old + middle * (aim - old)) <= delta)[:, None]
+        low, high = np.where(is_inside, middle, low), np.where(is_inside, high, middle)
+    return old + low * (aim - old)
