@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from spo import cli
 from spo.bench import theory as bench_theory
-from spo.bench.figures import save
+from spo.bench.figures.style import save
+from spo.bench.figures.theory import draw_theory
 from spo.bench.theory import objective_values, report
-from spo.bench.theory_figure import draw_theory
 from spo.distributions import Gaussian
 from spo.errors import Refusal
 from spo.theory.alignment import misalignment

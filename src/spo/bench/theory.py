@@ -8,8 +8,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from spo.bench.figures import save
-from spo.bench.theory_figure import draw_theory
+from spo.bench.figures.style import save
+from spo.bench.figures.theory import draw_theory
 from spo.errors import Refusal
 from spo.objectives import OBJECTIVES
 from spo.theory.alignment import Values

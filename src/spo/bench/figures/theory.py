@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from spo.bench.figures import NEGATIVE, POSITIVE, pyplot
+from spo.bench.figures.style import NEGATIVE, POSITIVE, pyplot
 
 THIRD = "#009E73"
 """Bluish green of Okabe and Ito; always dash-dotted too."""
