@@ -1,6 +1,7 @@
 """The run directory: the files that training writes and everything else reads. No torch here."""
 
 import fcntl
+import gzip
 import json
 import os
 import socket
@@ -106,9 +107,11 @@ def unwritable(path: Path, error: OSError) -> Refusal:
     return Refusal(f"{path} cannot be written to: {error.strerror or error}")
 
 
-def summarize(rows: list[dict], episodes: list[dict], total_steps: int) -> dict[str, float | bool | None]:
-    """What a run came to: return over the last 10 %, maximum ratio deviation, steps per second."""
-    last = [row["return"] for row in episodes if row["env_steps"] > (1 - LAST_SHARE) * total_steps]
+def summarize(
+    rows: list[dict], episodes: list[dict], total_steps: int, share: float = LAST_SHARE
+) -> dict[str, float | bool | None]:
+    """What a run came to: return over the last share of its steps, maximum ratio deviation, steps per second."""
+    last = [row["return"] for row in episodes if row["env_steps"] > (1 - share) * total_steps]
     is_short = len(last) < FEWEST_EPISODES
     if is_short:
         last = [row["return"] for row in episodes[-FEWEST_EPISODES:]]
@@ -180,10 +183,15 @@ def append_row(path: Path, row: dict) -> None:
 
 
 def _rows(path: Path) -> Iterator[dict]:
-    """The whole lines of a JSONL file; a run that is still writing may have half a line at the end."""
-    if not path.exists():
+    """The whole lines of a JSONL file, or of its .gz; a run that is still writing may have half a line at the end."""
+    packed = path.with_name(path.name + ".gz")
+    if path.exists():
+        text = path.read_text()
+    elif packed.exists():
+        text = gzip.decompress(packed.read_bytes()).decode()
+    else:
         return
-    for line in path.read_text().splitlines(keepends=True):
+    for line in text.splitlines(keepends=True):
         if line.endswith("\n"):
             yield json.loads(line)
 

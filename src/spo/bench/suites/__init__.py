@@ -1,0 +1,194 @@
+"""Suites: what of the paper is run, as data (the TOML files beside this one), and the plan that a directory follows."""
+
+import dataclasses
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import NamedTuple
+
+from spo.config import Config
+from spo.errors import Refusal
+from spo.flags import parse_steps
+from spo.presets import make_config
+from spo.rundir import RunDirectory, canonical, read_json, replace_file
+
+
+class Cell(NamedTuple):
+    """One run of a plan."""
+
+    task: str
+    variant: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.task} · {self.variant} · seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is run: tasks × variants × seeds, and in what it is less than its suite asks for."""
+
+    suite: str
+    title: str
+    source: str
+    preset: str | None
+    steps: int
+    seeds: int
+    tasks: tuple[str, ...]
+    variants: Mapping[str, Mapping[str, object]]  # by name: its label and the settings that make it what it is
+    last: float = 0.1  # the share of the steps, at the end, that a return is taken over
+    normalizes: str | None = None  # the variant whose returns during training are the scale of scores
+    settings: Mapping[str, object] = field(default_factory=dict)
+    paper: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
+    reduced: tuple[str, ...] = ()
+
+    def cells(self) -> list[Cell]:
+        """Seed by seed, so that whatever there is time for is spread over all tasks and variants."""
+        seeds = range(1, self.seeds + 1)
+        return [Cell(task, variant, seed) for seed in seeds for task in self.tasks for variant in self.variants]
+
+    def label(self, variant: str) -> str:
+        return str(self.variants[variant].get("label", variant))
+
+    def config(self, cell: Cell, out: Path | None = None) -> Config:
+        """The settings of one run: single-threaded and quiet, because one runs per core."""
+        own = {name: value for name, value in self.variants[cell.variant].items() if name != "label"}
+        common = {"seed": cell.seed, "steps": self.steps, "threads": 1, "quiet": True, "out": str(out) if out else None}
+        return make_config(cell.task, **{"preset": self.preset} | dict(self.settings) | own | common)
+
+    def as_json(self) -> dict[str, object]:
+        return dataclasses.asdict(self)
+
+    @property
+    def note(self) -> str:
+        """What every table and figure of a reduced plan says."""
+        return f"reduced: {', '.join(self.reduced)}" if self.reduced else ""
+
+
+def suite_names() -> list[str]:
+    return sorted(file.name.removesuffix(".toml") for file in _files() if file.name.endswith(".toml"))
+
+
+def _files() -> Iterator:
+    return resources.files("spo.bench.suites").iterdir()
+
+
+def read_suite(name: str) -> Plan:
+    if name not in suite_names():
+        raise Refusal(f"suite {name!r} is unknown; accepted: {', '.join(suite_names())}")
+    return plan_from(tomllib.loads(resources.files("spo.bench.suites").joinpath(f"{name}.toml").read_text()), name)
+
+
+def plan_from(values: Mapping[str, object], name: str) -> Plan:
+    return Plan(**{"suite": name} | dict(values) | {"tasks": tuple(values["tasks"])})
+
+
+def narrowed(
+    plan: Plan,
+    scale: float | None = None,
+    steps: str | None = None,
+    seeds: int | None = None,
+    tasks: tuple[str, ...] = (),
+    variants: tuple[str, ...] = (),
+) -> Plan:
+    """A part of a plan, which says in what it is less."""
+    if scale is not None and steps is not None:
+        raise Refusal(f"--scale {scale} and --steps {steps} exclude each other")
+    if scale is not None and not 0 < scale <= 1:
+        raise Refusal(f"--scale {scale} is not accepted: it must be a number above 0 and at most 1")
+    if seeds is not None and seeds < 1:
+        raise Refusal(f"--seeds {seeds} is not accepted: it must be a whole number of at least 1")
+    new = {
+        "steps": parse_steps(steps) if steps else int(plan.steps * (scale or 1)),
+        "seeds": seeds or plan.seeds,
+        "tasks": _chosen("--tasks", tasks, plan.tasks),
+        "variants": {name: plan.variants[name] for name in _chosen("--variants", variants, tuple(plan.variants))},
+    }
+    if plan.normalizes not in new["variants"]:
+        new["normalizes"] = None
+    return dataclasses.replace(plan, **new, reduced=_reductions(plan, new))
+
+
+def _chosen(flag: str, wanted: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+    for name in wanted:
+        if name not in known:
+            raise Refusal(f"{flag} {name} is not in this suite; accepted: {', '.join(known)}")
+    return tuple(name for name in known if name in wanted) if wanted else known
+
+
+def _reductions(plan: Plan, new: Mapping) -> tuple[str, ...]:
+    sizes = {
+        "steps": (new["steps"], plan.steps),
+        "seeds": (new["seeds"], plan.seeds),
+        "tasks": (len(new["tasks"]), len(plan.tasks)),
+        "variants": (len(new["variants"]), len(plan.variants)),
+    }
+    return tuple(f"{now:,} of {full:,} {what}" for what, (now, full) in sizes.items() if now < full)
+
+
+class Sweep:
+    """A directory of runs that follow one plan."""
+
+    def __init__(self, path: Path, plan: Plan):
+        self.path, self.plan = path, plan
+
+    @classmethod
+    def begin(cls, path: Path, plan: Plan) -> "Sweep":
+        """The directory of a plan: a new one, or one that follows the same plan, whose tasks and seeds are added to."""
+        file = path / "plan.json"
+        if file.exists():
+            plan = _united(cls.open(path).plan, plan, path)
+        elif path.exists() and any(path.iterdir()):
+            raise Refusal(f"--out {path} is not empty and holds no plan.json; name a new directory")
+        path.mkdir(parents=True, exist_ok=True)
+        replace_file(file, canonical(plan.as_json()))
+        return cls(path, plan)
+
+    @classmethod
+    def open(cls, path: Path) -> "Sweep":
+        if not (path / "plan.json").is_file():
+            raise Refusal(f"{path} holds no sweep: there is no plan.json in it (spo bench and spo compare make one)")
+        try:
+            values = read_json(path / "plan.json")
+            return cls(path, plan_from(values, values["suite"]))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise Refusal(f"{path / 'plan.json'} is not a plan: {error}")
+
+    def run(self, cell: Cell) -> RunDirectory:
+        return RunDirectory(self.path / "runs" / safe(cell.task) / cell.variant / str(cell.seed))
+
+
+def safe(name: str) -> str:
+    """A name that is one part of a path, whatever it holds."""
+    return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in name)
+
+
+def _united(old: Plan, new: Plan, path: Path) -> Plan:
+    """Both plans' tasks, variants and seeds, if all else is the same."""
+    fixed = ("suite", "steps", "preset", "settings", "last")
+    for name in fixed:
+        if getattr(old, name) != getattr(new, name):
+            was, now = getattr(old, name), getattr(new, name)
+            raise Refusal(f"--out {path} holds runs with {name} {was}, not {now}; name another directory")
+    for name in set(old.variants) & set(new.variants):
+        if old.variants[name] != new.variants[name]:
+            raise Refusal(f"--out {path} holds another variant {name}; name another directory")
+    tasks = tuple(dict.fromkeys((*old.tasks, *new.tasks)))
+    variants = dict(old.variants) | dict(new.variants)
+    united = dataclasses.replace(
+        new,
+        tasks=tasks,
+        variants=variants,
+        seeds=max(old.seeds, new.seeds),
+        normalizes=old.normalizes or new.normalizes,
+    )
+    return _with_reductions(united)
+
+
+def _with_reductions(plan: Plan) -> Plan:
+    if plan.suite not in suite_names():
+        return plan
+    now = {name: getattr(plan, name) for name in ("steps", "seeds", "tasks", "variants")}
+    return dataclasses.replace(plan, reduced=_reductions(read_suite(plan.suite), now))
