@@ -24,7 +24,7 @@ $(VENV)/.runs: pyproject.toml constraints.txt
 
 $(VENV)/.tests: $(VENV)/.runs
 	@echo "installing what the tests need"
-	$(PIP) --editable '.[mujoco,atari,envpool,tensorboard,report,video,dev]'
+	$(PIP) --editable '.[mujoco,atari,envpool,tensorboard,report,video,ray,dev]'
 	@touch $@
 
 clean:

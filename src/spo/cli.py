@@ -10,7 +10,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import tyro
 
@@ -29,6 +29,7 @@ usage: spo COMMAND [...]
   spo resume RUN        continue a run that was stopped, to the bit as if it never was
   spo doctor RUN        check a run directory, and say what can be done
   spo eval RUN          play episodes with a trained policy
+  spo bench SUITE       run a table or figure of the paper (spo bench --help lists them)
   spo compare ENV       train several objectives side by side
   spo objectives        list the policy objectives
   spo figures NAME      draw a figure of the paper (spo figures --help lists them)
@@ -120,13 +121,28 @@ def eval_command(arguments: list[str]) -> None:
         print(f"video {given.video}")
 
 
+def bench_command(arguments: list[str]) -> None:
+    from pathlib import Path
+
+    from spo.bench.suites import narrowed, read_suite
+    from spo.bench.sweep import bench
+
+    given = parse(BenchArguments, arguments, "spo bench")
+    plan = narrowed(read_suite(given.suite), given.scale, given.steps, given.seeds, given.tasks, given.variants)
+    out = Path(given.out or f"runs/{given.suite}")
+    bench(plan, out, given.jobs, given.executor, given.ray_address, given.retry_failed, given.dry_run)
+
+
 def compare_command(arguments: list[str]) -> None:
-    from spo.bench.compare import compare
+    from pathlib import Path
+
+    from spo.bench.compare import default_directory, plan_of
+    from spo.bench.sweep import bench
 
     given, settings = parse(CompareArguments, arguments, "spo compare", return_unknown_args=True)
-    for objective in given.objectives:  # a wrong setting is told before anything is started
-        parse_train([given.env, "--objective", objective, *settings])
-    compare(given.env, given.objectives, given.seeds, settings, given.out)
+    configs = {name: parse_train([given.env, "--objective", name, *settings]) for name in given.objectives}
+    out = Path(given.out) if given.out else default_directory(given.env)
+    bench(plan_of(configs, given.seeds), out, given.jobs, given.executor, given.ray_address, given.retry_failed)
 
 
 def objectives_command(arguments: list[str]) -> None:
@@ -163,6 +179,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "resume": resume_command,
     "doctor": doctor_command,
     "eval": eval_command,
+    "bench": bench_command,
     "compare": compare_command,
     "objectives": objectives_command,
     "figures": figures_command,
@@ -213,17 +230,52 @@ class EvalArguments:
 
 
 @dataclass(frozen=True)
-class CompareArguments:
+class Execution:
+    """Where and how many runs are carried out."""
+
+    out: flags.OptionalText = None
+    """The directory of the runs; what is done in it is not done again."""
+    jobs: flags.OptionalCount = None
+    """Runs at once (unset: one per core)."""
+    executor: Literal["local", "ray"] = "local"
+    """Processes of this machine, or a Ray cluster."""
+    ray_address: flags.OptionalText = None
+    """A running Ray cluster (unset: one on this machine is started)."""
+    retry_failed: bool = False
+    """Tries failed runs again."""
+
+
+@dataclass(frozen=True)
+class BenchArguments(Execution):
+    """Runs a suite: fig1, table1 (also Fig. 5), fig4, fig6, atari35 (App. A), layers-minibatches and atari-resnet
+    (App. C), or smoke (minutes). What is done is skipped, what was stopped is resumed."""
+
+    suite: Annotated[str, tyro.conf.Positional] = ""
+    """Which suite."""
+    scale: flags.OptionalNumber = None
+    """A share of the suite's steps, such as 0.1."""
+    steps: flags.OptionalText = None
+    """Steps of each run, such as 1M."""
+    seeds: flags.OptionalCount = None
+    """How many seeds, from 1."""
+    tasks: tuple[str, ...] = ()
+    """Only these tasks."""
+    variants: tuple[str, ...] = ()
+    """Only these variants."""
+    dry_run: bool = False
+    """Prints the plan and how long it would take, and runs nothing."""
+
+
+@dataclass(frozen=True)
+class CompareArguments(Execution):
     """Trains several objectives side by side, one run per core; every setting of `spo train` may follow."""
 
-    env: Annotated[str, tyro.conf.Positional]
+    env: Annotated[str, tyro.conf.Positional] = ""
     """A registered Gymnasium id."""
     objectives: tuple[str, ...] = ("spo", "ppo-clip")
     """The objectives to compare."""
     seeds: int = 1
     """How many seeds each, from 1."""
-    out: flags.OptionalText = None
-    """A new directory for the runs (unset: runs/compare-ENV-TIME)."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Examines a run directory: what is wrong, and what can be done. Changes nothing."""
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -42,7 +41,7 @@ def all_findings(run: RunDirectory) -> Iterator[Finding]:
 
 def advice(run: RunDirectory, findings: list[Finding]) -> str:
     """The one thing to do next."""
-    if holder := _holder(run):
+    if holder := run.holder():
         return f"the run is going on ({holder}): nothing to do"
     state, good = _state(run), _good_checkpoints(run)
     if not findings[0][0] and not good:
@@ -67,7 +66,7 @@ def _status(run: RunDirectory) -> Finding:
         status = run.read_status()
     except Refusal as refusal:
         return False, f"status.json: {refusal}; resuming writes it again"
-    state, holder = status.get("state"), _holder(run)
+    state, holder = status.get("state"), run.holder()
     if state == "running" and not holder:
         return False, f"status.json: the run was killed after iteration {status['iteration']}"
     reason = f" ({status['reason']})" if status.get("reason") else ""
@@ -122,15 +121,3 @@ def _state(run: RunDirectory) -> str | None:
         return run.read_status().get("state")
     except Refusal:
         return None
-
-
-def _holder(run: RunDirectory) -> str | None:
-    """Who holds the run's lock, if anyone does."""
-    if not run.lock.exists():
-        return None
-    with run.lock.open() as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return None
-        except OSError:
-            return file.read().strip() or "another process"

@@ -17,6 +17,7 @@ LAST_SHARE = 0.1
 """The share of a run, at its end, over which its return is reported."""
 LARGEST_FILE = 2**31
 """Larger files are not read at all."""
+LONGEST_ROW = 65_536
 FEWEST_EPISODES = 8
 """Fewer than these in the last share, and the last so many are taken instead, and marked."""
 
@@ -77,6 +78,26 @@ class RunDirectory:
             file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
             file.flush()
             yield
+
+    def holder(self) -> str | None:
+        """Who holds the lock, if anyone does."""
+        if not self.lock.exists():
+            return None
+        with self.lock.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return None
+            except OSError:
+                return file.read().strip() or "another process"
+
+    def last_metrics(self) -> dict | None:
+        """The newest metrics row, without reading all of them."""
+        if not self.metrics.exists():
+            return None
+        with self.metrics.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - LONGEST_ROW))
+            lines = file.read().split(b"\n")
+        return json.loads(lines[-2]) if len(lines) > 1 else None
 
     def log_sizes(self) -> dict[str, int]:
         """How long each log is, which is what a checkpoint remembers of it."""

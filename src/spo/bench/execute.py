@@ -1,67 +1,88 @@
-"""Runs training in processes of their own, a few at a time, and follows them through their run directories."""
+"""Carries out the runs of a sweep, each in a process of its own, and lets none be lost."""
 
 import os
 import subprocess
 import sys
 import time
+from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Protocol
 
-from spo.rundir import RunDirectory
+from spo.bench.suites import Cell, Sweep
 
-
-@dataclass
-class Job:
-    """One `spo train` and the directory that it writes."""
-
-    name: str
-    arguments: list[str]
-    directory: RunDirectory
-    process: subprocess.Popen | None = None
-    error: str = ""
-    started: float = field(default=0.0)
-
-    @property
-    def state(self) -> str:
-        if self.process is None:
-            return "waiting"
-        code = self.process.poll()
-        return "running" if code is None else "finished" if code == 0 else "failed"
+ATTEMPTS = 4
+"""How often a run whose process dies is resumed before it is left for the next call."""
+SECONDS_TO_STOP = 10.0
+SECONDS_BETWEEN_LOOKS = 0.5
 
 
-def train_job(name: str, arguments: list[str], path: Path) -> Job:
-    """A quiet, single-threaded run, so that as many fit the machine as it has cores."""
-    return Job(name, [*arguments, "--threads", "1", "--quiet", "--out", str(path)], RunDirectory(path))
+class Executor(Protocol):
+    """Where runs are carried out."""
+
+    slots: int  # how many at once
+
+    def start(self, cell: Cell) -> None: ...
+
+    def poll(self) -> dict[Cell, bool]:
+        """The runs whose work has ended since the last look, and whether it died rather than ended by itself."""
+
+    def stop(self) -> None:
+        """Asks what still runs to save and end, and waits for that."""
 
 
-def execute(jobs: list[Job], at_once: int, on_tick: Callable[[list[Job]], None], seconds: float = 0.5) -> None:
-    """Runs all jobs, at most `at_once` together, and ends those that still run if it is stopped itself."""
-    try:
-        while any(job.state in ("waiting", "running") for job in jobs):
-            running = sum(job.state == "running" for job in jobs)
-            for job in [job for job in jobs if job.state == "waiting"][: at_once - running]:
-                _start(job)
-            on_tick(jobs)
-            time.sleep(seconds)
-        on_tick(jobs)
-    finally:
-        for job in jobs:
-            _end(job)
+class Local:
+    """Processes of this machine."""
 
+    def __init__(self, sweep: Sweep, slots: int):
+        self.sweep, self.slots = sweep, slots
+        self.processes: dict[Cell, subprocess.Popen] = {}
 
-def _start(job: Job) -> None:
-    job.directory.path.mkdir(parents=True, exist_ok=True)
-    # A file, because a pipe that nobody reads would block a process with much to say.
-    with (job.directory.path / "output.txt").open("w") as output:
-        command = [sys.executable, "-m", "spo", "train", *job.arguments]
-        # One thread for NumPy's linear algebra too: the runs share the cores.
+    def start(self, cell: Cell) -> None:
+        run = self.sweep.run(cell)
+        run.path.mkdir(parents=True, exist_ok=True)
+        worker = [sys.executable, "-m", "spo.bench.worker", str(self.sweep.path), *map(str, cell), str(os.getpid())]
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-        job.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
-    job.started = time.monotonic()
+        # A file, because a pipe that nobody reads would block a process with much to say. A session of its own,
+        # because Ctrl-C is ours to pass on: a worker that got two signals would not save.
+        with (run.path / "output.txt").open("a") as output:
+            self.processes[cell] = subprocess.Popen(
+                worker, stdout=output, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+            )
+
+    def poll(self) -> dict[Cell, bool]:
+        ended = {cell: process.returncode for cell, process in self.processes.items() if process.poll() is not None}
+        for cell in ended:
+            del self.processes[cell]
+        return {cell: code not in (0, 2) for cell, code in ended.items()}
+
+    def stop(self) -> None:
+        for process in self.processes.values():
+            process.terminate()
+        deadline = time.monotonic() + SECONDS_TO_STOP
+        for process in self.processes.values():
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self.processes.clear()
 
 
-def _end(job: Job) -> None:
-    if job.state == "running":
-        job.process.terminate()
-        job.process.wait()
+def execute(cells: list[Cell], executor: Executor, on_look: Callable[[set[Cell]], None]) -> None:
+    """Carries out all cells, in their order; one whose process dies is resumed, a few times."""
+    waiting, running, attempts = deque(cells), set(), Counter()
+    try:
+        while waiting or running:
+            while waiting and len(running) < executor.slots:
+                cell = waiting.popleft()
+                running.add(cell)
+                attempts[cell] += 1
+                executor.start(cell)
+            for cell, has_died in executor.poll().items():
+                running.discard(cell)
+                if has_died and attempts[cell] < ATTEMPTS:
+                    waiting.appendleft(cell)
+            on_look(running)
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+    finally:
+        executor.stop()

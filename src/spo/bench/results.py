@@ -101,7 +101,7 @@ class Results:
         """By package: by version, the runs made with it. More than one version is a mixture, and is shown."""
         found: dict[str, dict[str, list[Cell]]] = {}
         for cell, run in self.runs.items():
-            if run.state != "waiting":
+            if run.directory.config.exists():
                 for package, version in run.config["versions"].items():
                     found.setdefault(package, {}).setdefault(version, []).append(cell)
         return found
@@ -159,7 +159,7 @@ class Results:
 
 
 def binned(episodes: list[dict], edges: np.ndarray) -> np.ndarray:
-    """Mean return per bin of steps; a bin in which no episode ended repeats the one before it (or the first that has)."""
+    """Mean return per bin of steps; a bin in which no episode ended repeats the one before it, or the first."""
     steps = np.array([episode["env_steps"] for episode in episodes], dtype=float)
     index = np.clip(np.searchsorted(edges, steps, side="left") - 1, 0, len(edges) - 2)
     counts = np.bincount(index, minlength=len(edges) - 1)
@@ -174,8 +174,7 @@ def binned(episodes: list[dict], edges: np.ndarray) -> np.ndarray:
 def _result(sweep: Sweep, cell: Cell) -> Result:
     directory = sweep.run(cell)
     status = directory.read_status()
-    state = status.get("state", "waiting") if directory.config.exists() else "waiting"
-    return Result(cell, directory, state, status.get("reason"), sweep.plan.last)
+    return Result(cell, directory, status.get("state", "waiting"), status.get("reason"), sweep.plan.last)
 
 
 def _told(run: Result) -> str:

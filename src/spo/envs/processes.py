@@ -144,7 +144,7 @@ def serve(
     parent: int,
 ) -> None:
     """A worker's life: answers until it is told to close or its parent is gone."""
-    _die_with(parent)
+    die_with(parent, signal.SIGKILL)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # they reach the whole group, and are the parent's to handle
     envs = None
@@ -174,10 +174,10 @@ def _answer(envs: InProcess, question: str, value: object) -> tuple:
     return answers[question](), envs.mask
 
 
-def _die_with(parent: int) -> None:
-    """Asks the kernel to end this process with its parent, so that a killed run leaves nothing behind."""
+def die_with(parent: int, how: signal.Signals) -> None:
+    """Asks the kernel to signal this process when its parent ends, so that a killed one leaves nothing behind."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        ctypes.CDLL(None).prctl(1, how)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:
         sys.exit(0)  # the parent was gone before the request
 

@@ -1,0 +1,197 @@
+"""A whole sweep: what is left of a plan is carried out, watched, and shown as a table."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from spo import interrupts
+from spo.bench.estimate import longest_first, seconds_of_all
+from spo.bench.execute import Executor, Local, execute
+from spo.bench.results import Results
+from spo.bench.suites import Cell, Plan, Sweep
+from spo.errors import Refusal
+from spo.metrics import clock
+
+SECONDS_BETWEEN_LINES = 10.0
+WIDE = 200
+SHORT = "* so few episodes ended there that the last 8 were taken"
+SECONDS_BETWEEN_TABLES = 2.0
+
+
+def bench(
+    plan: Plan,
+    out: Path,
+    jobs: int | None = None,
+    executor: str = "local",
+    ray_address: str | None = None,
+    retry_failed: bool = False,
+    dry_run: bool = False,
+) -> None:
+    """Carries out what is left of a plan and prints its table."""
+    slots = jobs or os.cpu_count() or 1
+    if slots < 1:
+        raise Refusal(f"--jobs {jobs} is not accepted: it must be a whole number of at least 1")
+    for cell in plan.cells():
+        plan.config(cell)  # a wrong setting is told before anything is started
+    if dry_run:
+        return _print_plan(plan, out, slots)
+    sweep = Sweep.begin(out, plan)
+    cells = left_to_do(sweep, retry_failed)
+    check_settings(sweep)
+    with interrupts.handled():
+        chosen = _executor(executor, sweep, slots, ray_address)
+        _carry_out(sweep, cells, chosen)
+    results = Results(sweep)
+    (out / "results.csv").write_text(results.csv())
+    # Elsewhere than on a terminal nothing is gained by folding lines.
+    Console(width=None if sys.stdout.isatty() else WIDE).print(result_table(results))
+    print(f"results.csv and runs/ are in {out}; spo report {out} makes a page of them")
+    _tell_what_is_missing(results)
+
+
+def left_to_do(sweep: Sweep, retry_failed: bool) -> list[Cell]:
+    """The cells that are neither finished nor, unless they are to be tried again, failed."""
+    results = Results(sweep)
+    done = ("finished",) if retry_failed else ("finished", "failed")
+    cells = [cell for cell, run in results.runs.items() if run.state not in done]
+    return longest_first(sweep.plan, cells, results)
+
+
+def check_settings(sweep: Sweep) -> None:
+    """A run that is there must be the one that the plan asks for."""
+    for cell, run in Results(sweep).runs.items():
+        if run.directory.config.exists():
+            _check_run(run.directory.path, run.config["settings"], vars(sweep.plan.config(cell)))
+
+
+def _check_run(path: Path, found: dict, planned: dict) -> None:
+    for name in set(found) & set(planned) - {"out", "quiet", "config", "threads"}:
+        wanted = list(planned[name]) if isinstance(planned[name], tuple) else planned[name]
+        if found[name] != wanted:
+            raise Refusal(f"{path} was made with {name} {found[name]}, the plan says {wanted}; name another directory")
+
+
+def _executor(name: str, sweep: Sweep, slots: int, ray_address: str | None) -> Executor:
+    if name == "local":
+        return Local(sweep, slots)
+    from spo.bench.cluster import Cluster
+
+    return Cluster(sweep, slots, ray_address)
+
+
+def _carry_out(sweep: Sweep, cells: list[Cell], executor: Executor) -> None:
+    with Display(sweep, cells, executor.slots) as display:
+        try:
+            execute(cells, executor, display.update)
+        except KeyboardInterrupt:
+            print(f"stopped; what ran has saved, and the same command goes on in {sweep.path}", file=sys.stderr)
+            raise
+
+
+def _tell_what_is_missing(results: Results) -> None:
+    failures = results.failures()
+    for run in failures:
+        print(f"failed: {run.cell}: {run.reason}", file=sys.stderr)
+    if failures:
+        raise Refusal(f"{len(failures)} of {len(results.runs)} runs failed; --retry-failed tries them again")
+    if not results.is_complete():
+        raise Refusal("some runs have not finished; the same command goes on with them")
+
+
+def _print_plan(plan: Plan, out: Path, slots: int) -> None:
+    results = Results(Sweep(out, plan))
+    left = [cell for cell, run in results.runs.items() if run.state != "finished"]
+    print(f"{plan.title}\n{plan.note or 'complete'}")
+    for cell in longest_first(plan, left, results):
+        print(f"  {cell}")
+    seconds = clock(seconds_of_all(plan, left, results, slots))
+    print(f"{len(left)} of {len(plan.cells())} runs to do, {plan.steps:,} steps each, {slots} at once: about {seconds}")
+
+
+class Display:
+    """A live table on a terminal, a line for each running run now and then elsewhere."""
+
+    def __init__(self, sweep: Sweep, cells: list[Cell], slots: int):
+        self.sweep, self.cells, self.slots = sweep, cells, slots
+        self.console = Console(stderr=True)
+        self.live = Live(console=self.console, auto_refresh=False) if self.console.is_terminal else None
+        self.last_look = time.monotonic()
+
+    def __enter__(self) -> "Display":
+        plan, results = self.sweep.plan, Results(self.sweep)
+        seconds = clock(seconds_of_all(plan, self.cells, results, self.slots))
+        note = f" ({plan.note})" if plan.note else ""
+        work = f"{len(self.cells)} of {len(plan.cells())} runs to do, {self.slots} at once, about {seconds}"
+        print(f"{plan.title}{note}\n{work}", file=sys.stderr, flush=True)
+        if self.live:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self.live:
+            self.live.stop()
+
+    def update(self, running: set[Cell]) -> None:
+        pause = SECONDS_BETWEEN_TABLES if self.live else SECONDS_BETWEEN_LINES
+        if time.monotonic() - self.last_look < pause:
+            return
+        self.last_look = time.monotonic()
+        if self.live:
+            self.live.update(progress_table(self.sweep, running), refresh=True)
+        else:
+            for cell in sorted(running):
+                print(f"{cell}: {', '.join(progress(self.sweep, cell))}", file=sys.stderr, flush=True)
+
+
+def progress_table(sweep: Sweep, running: set[Cell]) -> Table:
+    results = Results(sweep)
+    count = {state: sum(run.state == state for run in results.runs.values()) for state in ("finished", "failed")}
+    title = f"{count['finished']} of {len(results.runs)} done, {count['failed']} failed"
+    table = Table("run", "steps", "steps/s", "time left", "ratio deviation", title=title)
+    for cell in sorted(running):
+        table.add_row(escape(str(cell)), *progress(sweep, cell))
+    for run in results.failures():
+        table.add_row(escape(str(run.cell)), f"failed: {escape(str(run.reason))}")
+    return table
+
+
+def progress(sweep: Sweep, cell: Cell) -> list[str]:
+    """Steps, steps per second, time left and ratio deviation of a running run."""
+    last = sweep.run(cell).last_metrics()
+    if last is None:
+        return ["starting"]
+    total, speed = sweep.plan.config(cell).total_steps, last["env_steps"] / last["wall_time"]
+    left = clock((total - last["env_steps"]) / speed)
+    return [f"{last['env_steps']:,} of {total:,}", f"{speed:,.0f}/s", f"{left} left", f"{last['ratio_deviation']:.3g}"]
+
+
+def result_table(results: Results) -> Table:
+    """Ours beside the paper's; no times, so that the same runs give the same table."""
+    plan = results.plan
+    has_paper = bool(plan.paper)
+    columns = ["task", "variant", f"return, last {plan.last:.0%}", "maximum ratio deviation"]
+    table = Table(*columns, *(["paper: return", "deviation"] if has_paper else []), title=escape(plan.title))
+    table.caption = f"{plan.note}\n{SHORT}".strip()
+    for task in plan.tasks:
+        for variant in plan.variants:
+            names = escape(task), escape(plan.label(variant))
+            table.add_row(*names, *_entry_cells(results.entry(task, variant), has_paper))
+    return table
+
+
+def _entry_cells(entry, has_paper: bool) -> list[str]:
+    if entry.mean is None:
+        ours = [escape("; ".join(entry.unfinished)) or "no episode ended", ""]
+    else:
+        missing = f" [{len(entry.unfinished)} runs missing]" if entry.unfinished else ""
+        mark = " *" if entry.is_short else ""
+        seeds = f"± {entry.spread:.1f} ({len(entry.returns)} seeds)" if len(entry.returns) > 1 else "(1 seed)"
+        ours = [escape(f"{entry.mean:.1f} {seeds}{mark}{missing}"), f"{entry.deviation:.4g}"]
+    theirs = [f"{number:g}" for number in entry.paper] if entry.paper else ["", ""]
+    return ours + (theirs if has_paper else [])

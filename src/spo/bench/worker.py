@@ -1,0 +1,62 @@
+"""Carries out one run of a sweep: python -m spo.bench.worker DIR TASK VARIANT SEED."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+# Single-threaded, because one runs per core. Read when NumPy is imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+from spo.bench.suites import Cell, Sweep
+from spo.envs.making import EnvMaker
+from spo.envs.processes import die_with
+from spo.errors import Refusal
+from spo.rundir import RunDirectory
+from spo.trainer import resume, run_training
+
+SECONDS_TO_WAIT = 30.0
+"""For a worker of a driver that was killed, which is still saving."""
+
+
+def carry_out(path: Path, cell: Cell) -> None:
+    """Starts the run, or goes on with it; a refusal is left in its status."""
+    sweep = Sweep.open(path)
+    run = sweep.run(cell)
+    _wait_until_free(run)
+    try:
+        if run.config.exists():
+            config = sweep.plan.config(cell)
+            named = {"env": cell.task, "objective": config.objective}
+            resume(run.path, **{name: value for name, value in named.items() if ":" in value}, quiet=True)
+        else:
+            config = sweep.plan.config(cell, run.path)
+            run_training(config, EnvMaker(config.env, config.env_arg))
+    except Refusal as refusal:
+        if run.read_status().get("state") != "failed":  # it failed before there was a run
+            run.path.mkdir(parents=True, exist_ok=True)
+            run.write_status({"state": "failed", "reason": str(refusal)})
+        raise
+
+
+def _wait_until_free(run: RunDirectory) -> None:
+    deadline = time.monotonic() + SECONDS_TO_WAIT
+    while run.holder() and time.monotonic() < deadline:
+        time.sleep(0.2)
+
+
+def main() -> None:
+    path, task, variant, seed, driver = sys.argv[1:]
+    die_with(int(driver), signal.SIGTERM)  # which saves
+    try:
+        carry_out(Path(path), Cell(task, variant, int(seed)))
+    except Refusal as refusal:
+        print(f"error: {refusal}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt as interrupt:
+        sys.exit(getattr(interrupt, "code", 130))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,247 @@
+"""Sweeps: plans, what is skipped, resumed and tried again, and that kills lose and double nothing."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from spo.bench.compare import plan_of
+from spo.bench.results import Results
+from spo.bench.suites import Cell, Plan, Sweep, narrowed, read_suite, suite_names
+from spo.bench.sweep import bench, check_settings, left_to_do
+from spo.errors import Refusal
+from spo.presets import make_config
+
+TINY = {"envs": 2, "horizon": 16, "epochs": 2, "minibatches": 2, "hidden": [8], "critic_hidden": [8], "compile": "off"}
+
+
+def tiny(**changes) -> Plan:
+    """Eight runs of a second each."""
+    variants = {"ppo": {"label": "PPO", "objective": "ppo-clip"}, "spo": {"label": "SPO", "objective": "spo"}}
+    fixed = {"suite": "tiny", "title": "Tiny", "source": "a test", "preset": "classic", "settings": TINY}
+    values = {"steps": 32 * 20, "seeds": 2, "tasks": ("CartPole-v1", "Acrobot-v1"), "variants": variants}
+    return Plan(**fixed | values | {"normalizes": "ppo"} | changes)
+
+
+@pytest.mark.parametrize("name", suite_names())
+def test_every_suite_expands_to_runs_that_could_start(name):
+    plan = read_suite(name)
+    cells = plan.cells()
+    assert len(cells) == len(set(cells)) == len(plan.tasks) * len(plan.variants) * plan.seeds
+    assert plan.normalizes in plan.variants and not plan.note
+    for variant in plan.variants:
+        config = plan.config(Cell(plan.tasks[0], variant, 1))
+        assert (config.steps, config.threads, config.seed) == (plan.steps, 1, 1)
+    assert all(set(row) == set(plan.variants) for row in plan.paper.values())
+
+
+def test_table1_is_the_papers():
+    plan = read_suite("table1")
+    assert (plan.seeds, plan.steps, len(plan.cells())) == (5, 10_000_000, 120)
+    deep = plan.config(Cell("Humanoid-v4", "spo-7", 3))
+    assert deep.hidden == (256, 256, 128, 128, 64, 64) and deep.paper and deep.truncation == "terminal"
+    assert plan.paper["Humanoid-v4"]["ppo-7"] == [614.1, 2411.845]
+    assert len(read_suite("fig4").variants) == 8 and read_suite("fig4").last == 0.01
+    assert len(read_suite("atari35").tasks) == 35 and len(read_suite("atari-resnet").tasks) == 54
+    assert read_suite("fig6").config(Cell("Assault", "ppo-resnet-narrow", 1)).objective_settings == {"epsilon": 0.1}
+
+
+def test_a_narrowed_plan_says_in_what():
+    plan = narrowed(read_suite("table1"), scale=0.1, seeds=3, tasks=("Hopper-v4",), variants=("spo-7", "ppo-7"))
+    assert plan.note == "reduced: 1,000,000 of 10,000,000 steps, 3 of 5 seeds, 1 of 6 tasks, 2 of 4 variants"
+    assert list(plan.variants) == ["ppo-7", "spo-7"] and plan.normalizes is None
+    assert narrowed(read_suite("table1"), steps="10M").note == ""
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["bench", "table2"], "suite 'table2' is unknown; accepted: atari-resnet, atari35"),
+        (["bench", "table1", "--tasks", "Hoper-v4"], "--tasks Hoper-v4 is not in this suite; accepted: Ant-v4"),
+        (["bench", "table1", "--variants", "spo"], "--variants spo is not in this suite; accepted: ppo-3, spo-3"),
+        (["bench", "table1", "--scale", "2"], "--scale 2.0 is not accepted: it must be a number above 0 and at most 1"),
+        (["bench", "table1", "--steps", "1M", "--scale", "0.1"], "exclude each other"),
+        (["bench", "smoke", "--steps", "10"], "--steps 10 is less than one iteration"),
+        (["bench", "smoke", "--executor", "ray", "--ray-address", "127.0.0.1:1"], "127.0.0.1:1 cannot be reached"),
+    ],
+)
+def test_bad_input_is_told_in_a_sentence(arguments, words, tmp_path, monkeypatch):
+    from spo.cli import dispatch
+
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Refusal) as refusal:
+        dispatch(arguments)
+    assert words in str(refusal.value)
+
+
+def test_a_dry_run_prints_the_plan_and_runs_nothing(tmp_path, capsys):
+    bench(tiny(), tmp_path / "sweep", jobs=2, dry_run=True)
+    printed = capsys.readouterr().out
+    assert "8 of 8 runs to do, 640 steps each, 2 at once: about" in printed and printed.count("seed 2") == 4
+    assert not (tmp_path / "sweep").exists()
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """A sweep without any accident."""
+    path = tmp_path_factory.mktemp("sweeps") / "clean"
+    bench(tiny(), path, jobs=2)
+    return path
+
+
+@pytest.fixture
+def copy(done, tmp_path):
+    return Path(shutil.copytree(done, tmp_path / "sweep"))
+
+
+def test_what_is_done_is_not_done_again(copy, capsys):
+    before = {path: path.stat().st_mtime_ns for path in copy.rglob("metrics.jsonl")}
+    assert len(before) == 8
+    bench(tiny(), copy, jobs=2)
+    assert "0 of 8 runs to do" in capsys.readouterr().err
+    assert {path: path.stat().st_mtime_ns for path in copy.rglob("metrics.jsonl")} == before
+
+
+def test_a_failed_run_is_a_visible_cell_and_is_retried_only_when_asked(copy, capsys):
+    sweep = Sweep.open(copy)
+    cell = Cell("CartPole-v1", "spo", 1)
+    run = sweep.run(cell)
+    run.write_status(run.read_status() | {"state": "failed", "reason": "its environment broke", "iteration": 5})
+    with pytest.raises(Refusal, match="1 of 8 runs failed; --retry-failed tries them again"):
+        bench(tiny(), copy, jobs=2)
+    out, err = capsys.readouterr()
+    assert "[1 runs missing]" in out and "failed: CartPole-v1 · spo · seed 1: its environment broke" in err
+    assert left_to_do(sweep, retry_failed=True) == [cell]
+    bench(tiny(), copy, jobs=2, retry_failed=True)
+    assert Results(Sweep.open(copy)).is_complete()
+
+
+def test_a_run_that_cannot_start_is_a_failed_cell(tmp_path):
+    plan = tiny(
+        tasks=("CartPole-v1", "NoSuchTask-v0"), seeds=1, variants={"spo": {"objective": "spo"}}, normalizes=None
+    )
+    with pytest.raises(Refusal, match="1 of 2 runs failed"):
+        bench(plan, tmp_path / "sweep", jobs=2)
+    (failure,) = Results(Sweep.open(tmp_path / "sweep")).failures()
+    assert failure.cell.task == "NoSuchTask-v0" and "is not a registered Gymnasium id" in failure.reason
+
+
+def test_a_directory_follows_one_plan(copy):
+    with pytest.raises(Refusal, match="holds runs with steps 640, not 1280; name another directory"):
+        bench(tiny(steps=1280), copy)
+    with pytest.raises(Refusal, match="holds another variant spo; name another directory"):
+        bench(tiny(variants={"spo": {"objective": "spo", "epsilon": 0.1}}, normalizes=None), copy)
+    united = Sweep.begin(copy, tiny(tasks=("Pendulum-v1",), seeds=1)).plan
+    assert united.tasks == ("CartPole-v1", "Acrobot-v1", "Pendulum-v1") and united.seeds == 2
+    (copy / "plan.json").unlink()
+    with pytest.raises(Refusal, match="is not empty and holds no plan.json"):
+        bench(tiny(), copy)
+
+
+def test_a_run_with_other_settings_is_named(copy):
+    sweep = Sweep.open(copy)
+    run = sweep.run(Cell("CartPole-v1", "spo", 1))
+    record = json.loads(run.config.read_text())
+    record["settings"]["learning_rate"] = 0.5
+    run.config.write_text(json.dumps(record))
+    with pytest.raises(Refusal, match="was made with learning_rate 0.5, the plan says 0.001"):
+        check_settings(sweep)
+
+
+def test_mixed_versions_are_seen(copy):
+    sweep = Sweep.open(copy)
+    run = sweep.run(Cell("CartPole-v1", "spo", 1))
+    record = json.loads(run.config.read_text())
+    record["versions"]["torch"] = "1.0"
+    run.config.write_text(json.dumps(record))
+    assert Results(sweep).versions()["torch"]["1.0"] == [Cell("CartPole-v1", "spo", 1)]
+
+
+def driver_of(path: Path, plan: str = "tiny()", executor: str = "local") -> subprocess.Popen:
+    """`bench` in a process of its own."""
+    program = f"from test_sweep import *; bench({plan}, Path({str(path)!r}), jobs=2, executor={executor!r})"
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([sys.executable, "-c", program], env=environment, **pipes)
+
+
+def test_kills_of_workers_and_driver_lose_and_double_nothing(done, tmp_path, capsys):
+    """Eight runs, five random kills: the aggregate is a clean sweep's, byte for byte."""
+    seed = 3
+    draw = random.Random(seed)
+    path = tmp_path / "sweep"
+    driver, kills = driver_of(path), []
+    for victim in draw.sample(["worker", "worker", "worker", "driver", "driver"], 5):
+        time.sleep(draw.uniform(1, 5))
+        workers = _children(driver.pid)
+        if driver.poll() is None:
+            os.kill(draw.choice(workers) if victim == "worker" and workers else driver.pid, signal.SIGKILL)
+            kills.append(victim)
+        if victim == "driver" or driver.poll() is not None:
+            driver.communicate()
+            driver = driver_of(path)
+    driver.communicate(timeout=200)
+    assert driver.returncode == 0
+    with capsys.disabled():
+        print(f"\nkilled {kills}, seed {seed}")
+    assert (path / "results.csv").read_bytes() == (done / "results.csv").read_bytes()
+    for clean, killed in zip(sorted(done.rglob("episodes.jsonl")), sorted(path.rglob("episodes.jsonl")), strict=True):
+        assert clean.read_bytes() == killed.read_bytes()
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def test_ctrl_c_saves_what_runs(tmp_path):
+    path = tmp_path / "sweep"
+    driver = driver_of(path, "tiny(steps=32 * 100_000, seeds=1)")
+    deadline = time.monotonic() + 60
+    while len(list(path.rglob("metrics.jsonl"))) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    driver.send_signal(signal.SIGINT)
+    errors = driver.communicate(timeout=20)[1]
+    assert "stopped; what ran has saved, and the same command goes on" in errors
+    states = [json.loads(status.read_text()) for status in path.rglob("status.json")]
+    assert len(states) == 2 and all(state["state"] == "interrupted" and state["checkpoint"] for state in states)
+
+
+@pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra ray")
+def test_ray_gives_the_same_table(done, tmp_path):
+    table, errors = driver_of(tmp_path / "ray", executor="ray").communicate(timeout=120)
+    again, _ = driver_of(done).communicate(timeout=120)
+    assert "CartPole-v1" in table, errors
+    assert table.replace(str(tmp_path / "ray"), "") == again.replace(str(done), "")
+    assert (tmp_path / "ray" / "results.csv").read_bytes() == (done / "results.csv").read_bytes()
+
+
+def test_runs_are_brought_back_where_nothing_is_shared(tmp_path):
+    """What a node does that does not see the sweep's directory."""
+    from spo.bench.cluster import carried_out, unpack
+    from spo.rundir import canonical
+
+    sweep = Sweep.begin(tmp_path / "sweep", tiny(steps=64, seeds=1))
+    cell = Cell("CartPole-v1", "spo", 1)
+    code, content = carried_out(str(tmp_path / "elsewhere"), canonical(sweep.plan.as_json()), tuple(cell))
+    unpack(content, sweep.run(cell).path)
+    assert code == 0 and Results(sweep).runs[cell].state == "finished"
+
+
+def test_compare_is_a_plan_like_any_other():
+    configs = {name: make_config("CartPole-v1", "classic", steps=4096, objective=name) for name in ("spo", "ppo-clip")}
+    plan = plan_of(configs, seeds=3)
+    assert [str(cell) for cell in plan.cells()][:2] == ["CartPole-v1 · spo · seed 1", "CartPole-v1 · ppo-clip · seed 1"]
+    config = plan.config(Cell("CartPole-v1", "spo", 2))
+    assert (config.objective, config.seed, config.hidden) == ("spo", 2, configs["spo"].hidden)
