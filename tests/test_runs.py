@@ -250,3 +250,22 @@ def test_the_authors_behaviour_counts_final_observations(paper, finals):
     iterate(run, 1)
     # 8 environments: a first observation and 128 steps, with 32 episodes of 4 steps among them
     assert round(run.observation_normalizer.moments.count.sum()) == 8 * (1 + 128 + finals)
+
+
+@pytest.mark.parametrize("objective", ["spo", "trpo"])
+def test_ratios_are_recorded_after_every_epoch(objective, tmp_path):
+    """Ratios start at 1 before the first epoch, and their mean deviation grows as the epochs go on."""
+    from safetensors.numpy import load
+
+    settings = {"preset": "classic", "steps": "4k", "objective": objective, "record_ratios": (2,), "quiet": True}
+    run = spo.train("CartPole-v1", **settings, out=str(tmp_path / "run"))
+    assert [path.name for path in (run.directory / "ratios").iterdir()] == ["2.safetensors"]
+    recorded = load((run.directory / "ratios" / "2.safetensors").read_bytes())
+    row = RunDirectory(run.directory).read_metrics()[1]
+    epochs = 1 if objective == "trpo" else row["epochs"]
+    assert recorded["ratio"].shape == (epochs, 1024) and recorded["advantage"].shape == (1024,)
+    deviation = np.abs(recorded["ratio"] - 1).mean(axis=1)
+    if objective == "trpo":
+        assert deviation[0] == pytest.approx(row["ratio_deviation"], rel=1e-4)
+    else:
+        assert 0 < deviation[0] < deviation[-1] and row["ratio_deviation"] < deviation[-1]

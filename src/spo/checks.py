@@ -63,6 +63,7 @@ RANGES = {
     "keep": COUNT,
     "replay_limit": COUNT,
     "seam_every": COUNT,
+    "record_ratios": ("whole numbers of at least 1", lambda iterations: all(number >= 1 for number in iterations)),
     "eval_every": ("a whole number of at least 0", lambda x: x >= 0),
     "threads": (
         f"a whole number from 1 to {os.cpu_count()} (the cores of this machine)",

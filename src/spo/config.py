@@ -136,6 +136,8 @@ class Config:
     """A run whose policy and statistics to start from."""
     eval_every: int = 0
     """Evaluates the frozen policy every so many iterations (0: never)."""
+    record_ratios: tuple[int, ...] = ()
+    """Iterations of which every sample's ratio is kept after each epoch, in ratios/ITERATION.safetensors."""
     tensorboard: bool = False
     """Also writes TensorBoard files into the run directory."""
     compile: Literal["auto", "on", "off"] = "auto"

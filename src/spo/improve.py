@@ -15,7 +15,7 @@ from torch import Tensor
 from spo.config import Config
 from spo.errors import Refusal
 from spo.interrupts import stop_if_asked
-from spo.losses import Batch, Feedback, Loss, ValueLoss, gradient, standardized
+from spo.losses import Batch, Feedback, Loss, ValueLoss, bounded, gradient, standardized
 from spo.objectives import inputs_of
 
 FIRST_BETA, SECOND_BETA = 0.9, 0.999
@@ -188,11 +188,18 @@ class FirstOrder:
         self.ends_epochs = config.bound(self.objective.ends_epochs)
         self.wants_successors = loss.wants_successors
 
-    def __call__(self, batch: Batch, learning_rate: float | None) -> dict[str, float]:
+    def __call__(
+        self, batch: Batch, learning_rate: float | None, after_epoch: Callable[[], object] = lambda: None
+    ) -> dict[str, float]:
         """Improves in place and returns the iteration's statistics."""
         batch = with_batch_advantage(batch, self.config)
         used = dict(self.fed_back)
-        stats = self.epochs(batch, learning_rate, self.feedback, lambda: self._has_enough(batch))
+
+        def has_enough() -> bool:
+            after_epoch()
+            return self._has_enough(batch)
+
+        stats = self.epochs(batch, learning_rate, self.feedback, has_enough)
         stats |= divergences(self.loss, batch)
         self._feed_back(stats)
         if learning_rate is None:
@@ -266,6 +273,13 @@ def divergences(loss: Loss, batch: Batch) -> dict[str, float]:
         "kl_reverse": kl_reverse.mean().item(),
         "kl_reverse_max": kl_reverse.max().item(),
     }
+
+
+@torch.no_grad()
+def ratios(loss: Loss, batch: Batch) -> Tensor:
+    """Every sample's ratio of the new policy to the old (B,), within what a float holds."""
+    params = loss.policy_params(loss.parameters.vector, batch)
+    return bounded(loss.distribution.log_prob(params, batch["action"]) - batch["old_log_prob"]).exp()
 
 
 def explained_variance(value: Tensor, target: Tensor) -> float:

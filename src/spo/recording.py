@@ -7,12 +7,13 @@ from dataclasses import asdict
 from importlib import metadata
 
 import torch
+from safetensors.numpy import save
 
 from spo.checkpoint import Boundary, Tree, publish
 from spo.evaluation import evaluate_policy
 from spo.metrics import JsonLines, Progress, Row, Sink, TensorBoard
 from spo.policy import save_policy
-from spo.rundir import RunDirectory, append_row, unwritable
+from spo.rundir import RunDirectory, append_row, replace_file, unwritable
 from spo.training import Training
 
 PACKAGES = ("simple-policy-optimization", "torch", "numpy", "gymnasium", "mujoco", "ale-py", "envpool", "safetensors")
@@ -40,6 +41,7 @@ class Recorder:
         for sink in self.sinks:
             sink.write(row, episodes)
         self._evaluate_when_due()
+        self._keep_ratios()
         if self.training.can_resume_here:
             self.boundary = Boundary(self.training.iteration, self.training.state(), self.directory.log_sizes())
             if self._is_due():
@@ -102,6 +104,11 @@ class Recorder:
             result = evaluate_policy(training.policy, training.make_env, seed=self.config.seed)
             position = {"iteration": training.iteration, "env_steps": training.collector.env_steps}
             append_row(self.directory.evaluations, position | result.as_json())
+
+    def _keep_ratios(self) -> None:
+        if self.training.ratios:
+            self.directory.ratios.mkdir(exist_ok=True)
+            replace_file(self.directory.ratios / f"{self.training.iteration}.safetensors", save(self.training.ratios))
 
     def close(self) -> None:
         for sink in self.sinks:

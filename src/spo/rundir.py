@@ -35,6 +35,7 @@ class RunDirectory:
         self.evaluation = self.path / "evaluation.json"
         self.policy = self.path / "policy"
         self.checkpoints = self.path / "checkpoints"
+        self.ratios = self.path / "ratios"
         self.tensorboard = self.path / "tensorboard"
         self.lock = self.path / "lock"
         self.logs = (self.metrics, self.episodes, self.evaluations)

@@ -4,6 +4,7 @@ import math
 import os
 import time
 
+import numpy as np
 import torch
 
 from spo.config import Config
@@ -14,7 +15,7 @@ from spo.envs.atari import is_atari
 from spo.envs.backends import choose_backend, make_envs
 from spo.envs.making import EnvMaker
 from spo.errors import Refusal
-from spo.improve import FirstOrder, explained_variance
+from spo.improve import FirstOrder, explained_variance, ratios
 from spo.losses import example_batch, make_batch, make_loss
 from spo.metrics import Row
 from spo.networks import FlatParameters, actor_for
@@ -35,6 +36,7 @@ class Training:
         self.config, self.make_env = config, make_env
         self.iteration, self.wall_time, self.ratio_deviation_run_max = 0, 0.0, 0.0
         self.episodes_cut = 0
+        self.ratios: dict[str, np.ndarray] | None = None  # of the newest iteration, where they are asked for
         self.departures: list[str] = []  # why this run is not to the bit what an uninterrupted one would be
         self.threads = config.threads or default_threads(config)
         torch.set_num_threads(self.threads)
@@ -135,7 +137,11 @@ class Training:
             config.lam,
         )
         batch = make_batch(rollout, advantage, self.distribution, config.device, self.improve.wants_successors)
-        stats = self.improve(batch, learning_rate)
+        recorded: list[torch.Tensor] = []
+        is_recorded = self.iteration + 1 in config.record_ratios
+        record = (lambda: recorded.append(ratios(self.improve.loss, batch))) if is_recorded else lambda: None
+        stats = self.improve(batch, learning_rate, record)
+        self.ratios = _kept(recorded, batch) if recorded else None
         self._check_finite(stats)
         self.ratio_deviation_run_max = max(self.ratio_deviation_run_max, stats["ratio_deviation_max"])
         row = {
@@ -200,6 +206,10 @@ class Training:
         self.episodes_cut += len(failures)
         lost = [f"environment {index} started a new episode: {why}" for index, why in failures.items()]
         self.departures = [*state["departures"], *lost]
+
+
+def _kept(recorded: list[torch.Tensor], batch: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:
+    return {"ratio": torch.stack(recorded).cpu().numpy(), "advantage": batch["advantage"].cpu().numpy().copy()}
 
 
 def default_threads(config: Config) -> int:

@@ -44,13 +44,16 @@ class TrustRegion:
         value_loss = ValueLoss(loss.parameters, config.value_coef, config.value_bound)
         self.epochs = GradientEpochs(value_loss, config, generator)
 
-    def __call__(self, batch: Batch, learning_rate: float | None) -> dict[str, float]:
+    def __call__(
+        self, batch: Batch, learning_rate: float | None, after_epoch: Callable[[], object] = lambda: None
+    ) -> dict[str, float]:
         """Improves in place and returns the iteration's statistics; ratios are those after the step."""
         advantage = batch["advantage"]
         if self.config.normalize_advantage != "off":
             advantage = standardized(advantage, advantage)
         batch = batch | {"advantage": advantage}
         stats = self.policy_step(batch)
+        after_epoch()
         stats |= self._statistics_after(batch) | divergences(self.loss, batch)
         critic = self.epochs(batch, learning_rate, {}, lambda: False)
         return stats | {name: critic[name] for name in ("value_loss", "epochs")}

@@ -36,14 +36,14 @@ def read_ratios(paths: tuple[Path, ...], iteration: int | None) -> list[Recorded
 
 
 def recorded_iterations(run: RunDirectory) -> list[int]:
-    names = (path.stem for path in (run.path / "ratios").glob("*.safetensors"))
+    names = (path.stem for path in run.ratios.glob("*.safetensors"))
     return sorted(int(name) for name in names if name.isdecimal())
 
 
 def _read(run: RunDirectory, iteration: int) -> RecordedRatios:
     config = run.read_config()
     settings, resolved = config["settings"], config["resolved"]
-    path = run.path / "ratios" / f"{iteration}.safetensors"
+    path = run.ratios / f"{iteration}.safetensors"
     if not path.is_file():
         recorded = ", ".join(map(str, recorded_iterations(run))) or "none"
         command = record_command(settings["env"], settings["objective"], iteration)
