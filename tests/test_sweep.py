@@ -247,3 +247,17 @@ def test_compare_is_a_plan_like_any_other():
     assert [str(cell) for cell in plan.cells()][:2] == ["CartPole-v1 · spo · seed 1", "CartPole-v1 · ppo-clip · seed 1"]
     config = plan.config(Cell("CartPole-v1", "spo", 2))
     assert (config.objective, config.seed, config.hidden) == ("spo", 2, configs["spo"].hidden)
+
+
+def test_a_packed_sweep_says_the_same(copy, tmp_path):
+    from spo.bench.pack import pack
+
+    for name in ("first", "second"):
+        pack(copy, tmp_path / name)
+    packed = Results(Sweep.open(tmp_path / "first"))
+    assert packed.csv() == Results(Sweep.open(copy)).csv() and packed.is_complete()
+    assert not list((tmp_path / "first").rglob("*.safetensors"))
+    for path in (tmp_path / "first").rglob("*.gz"):
+        assert path.read_bytes() == (tmp_path / "second" / path.relative_to(tmp_path / "first")).read_bytes()
+    with pytest.raises(Refusal, match="is not empty; name a new directory"):
+        pack(copy, tmp_path / "first")

@@ -31,6 +31,7 @@ usage: spo COMMAND [...]
   spo eval RUN          play episodes with a trained policy
   spo bench SUITE       run a table or figure of the paper (spo bench --help lists them)
   spo compare ENV       train several objectives side by side
+  spo pack DIR          make a sweep's results small enough to publish
   spo objectives        list the policy objectives
   spo figures NAME      draw a figure of the paper (spo figures --help lists them)
   spo theory            check the paper's theorems on small random MDPs
@@ -145,6 +146,15 @@ def compare_command(arguments: list[str]) -> None:
     bench(plan_of(configs, given.seeds), out, given.jobs, given.executor, given.ray_address, given.retry_failed)
 
 
+def pack_command(arguments: list[str]) -> None:
+    from pathlib import Path
+
+    from spo.bench.pack import pack
+
+    given = parse(PackArguments, arguments, "spo pack")
+    pack(Path(given.sweep), Path(given.out))
+
+
 def objectives_command(arguments: list[str]) -> None:
     from spo.checks import flag
     from spo.metrics import show
@@ -181,6 +191,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "eval": eval_command,
     "bench": bench_command,
     "compare": compare_command,
+    "pack": pack_command,
     "objectives": objectives_command,
     "figures": figures_command,
     "theory": theory_command,
@@ -276,6 +287,16 @@ class CompareArguments(Execution):
     """The objectives to compare."""
     seeds: int = 1
     """How many seeds each, from 1."""
+
+
+@dataclass(frozen=True)
+class PackArguments:
+    """Copies the finished runs of a sweep, compressed and without checkpoints; figures and reports read them as well."""
+
+    sweep: Annotated[str, tyro.conf.Positional]
+    """The directory of a sweep."""
+    out: str
+    """A new directory."""
 
 
 @dataclass(frozen=True)

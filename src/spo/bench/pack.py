@@ -1,0 +1,31 @@
+"""A sweep made small enough to publish: every run's settings, status, metrics and episodes, the last two compressed."""
+
+import gzip
+import shutil
+from pathlib import Path
+
+from spo.bench.results import Results
+from spo.bench.suites import Sweep
+from spo.errors import Refusal
+from spo.rundir import RunDirectory
+
+
+def pack(source: Path, target: Path) -> None:
+    """Writes the finished runs of a sweep into a new directory, from which tables, figures and report can be made."""
+    sweep = Sweep.open(source)
+    if target.exists() and any(target.iterdir()):
+        raise Refusal(f"--out {target} is not empty; name a new directory")
+    target.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source / "plan.json", target / "plan.json")
+    for cell, run in Results(sweep).runs.items():
+        if run.state == "finished":
+            _pack_run(run.directory, Sweep(target, sweep.plan).run(cell))
+
+
+def _pack_run(run: RunDirectory, target: RunDirectory) -> None:
+    target.path.mkdir(parents=True)
+    for path in (run.config, run.status):
+        shutil.copyfile(path, target.path / path.name)
+    for path in (run.metrics, run.episodes):
+        # No time in the header, so that the same rows give the same bytes.
+        (target.path / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes(), mtime=0))
