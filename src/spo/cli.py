@@ -291,7 +291,7 @@ class CompareArguments(Execution):
 
 @dataclass(frozen=True)
 class PackArguments:
-    """Copies the finished runs of a sweep, compressed and without checkpoints; figures and reports read them as well."""
+    """Copies the finished runs of a sweep, compressed and without checkpoints; figures and reports read them too."""
 
     sweep: Annotated[str, tyro.conf.Positional]
     """The directory of a sweep."""
