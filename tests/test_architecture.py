@@ -13,6 +13,7 @@ LAYERS = [
     {"cli", "__main__"},
     {"api", "bench", "doctor", "theory"},
     {"trainer"},
+    {"profile"},
     {"recording"},
     {"training"},
     {"presets"},

@@ -269,3 +269,30 @@ def test_ratios_are_recorded_after_every_epoch(objective, tmp_path):
         assert deviation[0] == pytest.approx(row["ratio_deviation"], rel=1e-4)
     else:
         assert 0 < deviation[0] < deviation[-1] and row["ratio_deviation"] < deviation[-1]
+
+
+def test_a_profile_says_where_the_time_went(tmp_path, capsys):
+    settings = {"preset": "classic", "steps": "4k", "out": str(tmp_path / "run")}
+    spo.train("CartPole-v1", **settings, profile=True)
+    printed = capsys.readouterr().out
+    rows = [line.split() for line in printed.split("where the time went")[1].splitlines()[1:-1]]
+    shares = {" ".join(name): float(share.rstrip("%")) for *name, share in rows}
+    assert set(shares) == {
+        "stepping",
+        "acting",
+        "normalising",
+        "advantage",
+        "update",
+        "logging",
+        "checkpoint",
+        "the rest",
+    }
+    assert sum(shares.values()) == pytest.approx(100, abs=1) and list(shares.values()) == sorted(shares.values())[::-1]
+    assert shares["stepping"] > 1 and shares["update"] > 1
+    assert "what would help most: " in printed
+
+
+def test_a_profiled_run_is_the_same_run(run, tmp_path):
+    settings = {"preset": "classic", "steps": "4k", "quiet": True, "profile": True, "out": str(tmp_path / "run")}
+    profiled = spo.train("CartPole-v1", **settings)
+    assert timeless(profiled.directory / "metrics.jsonl") == timeless(run.directory / "metrics.jsonl")

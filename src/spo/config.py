@@ -146,6 +146,8 @@ class Config:
     """Threads of torch (unset: chosen by the size of the networks)."""
     device: str = "cpu"
     """A torch device."""
+    profile: bool = False
+    """Ends with a table of where the time went, and the one change that would help most."""
     quiet: bool = False
     """Prints nothing but errors."""
     out: flags.OptionalText = None

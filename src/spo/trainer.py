@@ -20,6 +20,7 @@ from spo.errors import Refusal
 from spo.metrics import Row, TensorBoard, announce, print_summary
 from spo.policy import Policy, load_policy
 from spo.presets import make_config
+from spo.profile import profiled, table
 from spo.recording import Recorder, machine, record_of, versions
 from spo.rundir import RunDirectory, read_bounded, replace_file, unwritable, write_json
 from spo.training import Training
@@ -84,6 +85,7 @@ def _carried_out(training: Training, recorder: Recorder, callback: Callback | No
     directory = recorder.directory
     if isinstance(training.envs, Watched):
         training.envs.on_timeout = lambda reason: recorder.write_status("failed", reason)
+    profile = profiled(training, recorder) if training.config.profile else None
     try:
         with interrupts.deferred():
             _iterate(training, recorder, callback)
@@ -95,6 +97,8 @@ def _carried_out(training: Training, recorder: Recorder, callback: Callback | No
         recorder.close()
     summary = directory.summary()
     print_summary(training.config, summary, directory)
+    if profile:
+        print(table(profile, training))
     return Run(directory.path, training.policy, summary)
 
 

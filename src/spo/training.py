@@ -16,12 +16,12 @@ from spo.envs.backends import choose_backend, make_envs
 from spo.envs.making import EnvMaker
 from spo.errors import Refusal
 from spo.improve import FirstOrder, explained_variance, ratios
-from spo.losses import example_batch, make_batch, make_loss
+from spo.losses import Batch, example_batch, make_batch, make_loss
 from spo.metrics import Row
 from spo.networks import FlatParameters, actor_for
 from spo.normalize import ObservationNormalizer, RewardNormalizer
 from spo.policy import Policy, PolicySpec, load_policy
-from spo.rollout import Collector, gae
+from spo.rollout import Collector, Rollout, gae
 from spo.seeding import derived_seed, generator
 from spo.trust_region import TrustRegion
 
@@ -127,16 +127,7 @@ class Training:
     def _iterated(self) -> tuple[Row, list[Row]]:
         config, learning_rate = self.config, self.config.learning_rate_at(self.iteration)
         rollout = self.collector.collect()
-        advantage = gae(
-            rollout.reward,
-            rollout.value,
-            rollout.next_value,
-            rollout.terminated,
-            rollout.done,
-            config.gamma,
-            config.lam,
-        )
-        batch = make_batch(rollout, advantage, self.distribution, config.device, self.improve.wants_successors)
+        batch = self.advantages(rollout)
         recorded: list[torch.Tensor] = []
         is_recorded = self.iteration + 1 in config.record_ratios
         record = (lambda: recorded.append(ratios(self.improve.loss, batch))) if is_recorded else lambda: None
@@ -153,6 +144,12 @@ class Training:
             "explained_variance": explained_variance(batch["old_value"], batch["value_target"]),
         }
         return row, [episode.as_row() for episode in rollout.episodes]
+
+    def advantages(self, rollout: Rollout) -> Batch:
+        """The rollout with its advantages, as one batch."""
+        values = (rollout.reward, rollout.value, rollout.next_value, rollout.terminated, rollout.done)
+        advantage = gae(*values, self.config.gamma, self.config.lam)
+        return make_batch(rollout, advantage, self.distribution, self.config.device, self.improve.wants_successors)
 
     def _check_finite(self, stats: dict[str, float]) -> None:
         """No state that is not finite ever reaches a checkpoint."""
