@@ -144,9 +144,14 @@ def test_atari_is_replayed_across_lives(tmp_path):
     settings = {"preset": "atari", "backend": "gymnasium", "envs": 1, "horizon": 64, "minibatches": 1, "epochs": 1}
     settings |= {"steps": 64 * 8, "encoder": "small", "threads": 1}
     expected = whole(tmp_path, "Breakout", **settings)
-    stopped(tmp_path / "run", "Breakout", settings, after=5)
-    boundary, _ = checkpoint.newest(RunDirectory(tmp_path / "run"))
-    assert boundary.state["collector"]["envs"]["totals"]["length"][0] > 64  # longer than a life
+    lives = []
+
+    def stop_after_a_life(training, row):
+        lives.append(training.envs.envs.envs[0].unwrapped.ale.lives())
+        return lives[-1] == 5  # all of them: go on
+
+    spo.train("Breakout", **SHORT | settings, out=str(tmp_path / "run"), callback=stop_after_a_life)
+    assert 0 < lives[-1] < 5 and len(lives) < 8
     start_or_resume(tmp_path / "run", "Breakout", settings)
     assert remains(tmp_path / "run") == expected
 

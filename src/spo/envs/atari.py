@@ -48,25 +48,26 @@ class OneLife(gym.Wrapper):
 
     def __init__(self, env: gym.Env):
         super().__init__(env)
-        self.lives, self.is_over = 0, True
+        self.lives, self.has_lost_life = 0, False
 
     def step(self, action):
         observation, reward, terminated, truncated, info = self.env.step(action)
         lives = self.env.unwrapped.ale.lives()
-        self.is_over = terminated or truncated
-        has_lost_life = 0 < lives < self.lives and not self.is_over
+        self.has_lost_life = 0 < lives < self.lives and not (terminated or truncated)
         self.lives = lives
-        return observation, reward, terminated or has_lost_life, truncated, info | {"life_lost": has_lost_life}
+        info = info | {"life_lost": self.has_lost_life}
+        return observation, reward, terminated or self.has_lost_life, truncated, info
 
     def reset(self, *, seed=None, options=None):
-        """Starts a new game after the last one ended; after a lost life, one step without action goes on with it."""
-        if not self.is_over:
+        """Starts a new game; right after a lost life, one step without action goes on with the old one."""
+        if self.has_lost_life:
+            self.has_lost_life = False
             observation, _, terminated, truncated, info = self.env.step(0)
             if not (terminated or truncated):
                 self.lives = self.env.unwrapped.ale.lives()
                 return observation, info
         observation, info = self.env.reset(seed=seed, options=options)
-        self.lives, self.is_over = self.env.unwrapped.ale.lives(), False
+        self.lives, self.has_lost_life = self.env.unwrapped.ale.lives(), False
         return observation, info
 
 
