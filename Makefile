@@ -1,15 +1,21 @@
-# Both commands set up everything they need in .venv, once: a second call installs nothing.
+# Every command sets up all that it needs in .venv, once: a second call installs nothing.
 PYTHON ?= python3
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint clean
+.PHONY: demo test test-long bench-guard lint clean
 
 demo: $(VENV)/.runs
 	$(VENV)/bin/spo compare Humanoid-v4 --objectives spo ppo-clip --paper --steps 100k --hidden 256 256 128 128 64 64
 
 test: $(VENV)/.tests lint
 	$(VENV)/bin/python -m pytest -n 2
+
+test-long: $(VENV)/.tests
+	$(VENV)/bin/python -m pytest -n 2 --long
+
+bench-guard: $(VENV)/.tests
+	$(VENV)/bin/python benchmarks/guard.py
 
 lint: $(VENV)/.tests
 	$(VENV)/bin/ruff check src tests benchmarks
@@ -28,4 +34,4 @@ $(VENV)/.tests: $(VENV)/.runs
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build *.egg-info src/*.egg-info
+	rm -rf $(VENV) benchmarks/.venvs build *.egg-info src/*.egg-info

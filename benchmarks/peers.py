@@ -1,107 +1,125 @@
-"""The same training job on this project and on Stable-Baselines3, interleaved in one run.
+"""The same training job on this project and on other libraries, interleaved in one run.
 
-    python benchmarks/peers.py [ENV] [--hidden 64 64] [--rounds 3] [--steps 40960]
+    python benchmarks/peers.py --setup                     # once: virtual environments for libraries not installed here
+    python benchmarks/peers.py [--tasks …] [--peers …]     # the comparison
+    python benchmarks/peers.py --sweep                     # two single-threaded runs at once, against Stable-Baselines3
+    python benchmarks/peers.py --scaling                   # this project over environments, width and threads
 
-Both train PPO-Clip with 8 environments × 256 steps, 10 epochs of 4 minibatches, normalised observations and rewards
-(an Atari game such as Breakout: 8 × 128, 4 epochs of 4 minibatches, the Nature CNN), and the threads and backend that
-each chooses by itself. Warm: set-up and compilation are not counted. Prints steps per second
-(best of the rounds) and the ratio.
+The job is PPO-Clip on the CPU: 8 environments × 256 steps, 10 epochs of 4 minibatches of 512 samples, separate tanh
+networks for policy and value (64-64, or the policy in seven layers), one Adam, gradients clipped at 0.5, normalised
+observations and rewards (Breakout: 8 × 128, 4 epochs of 4 minibatches, the Nature CNN). Every measurement is a fresh
+process; its warm-up is not counted. Each library runs with every number of threads in --threads, and its best counts.
+All step Gymnasium environments in their own process, one after the other; this project steps Humanoid-v4 and Atari
+with EnvPool if it has two threads. Where a torch optimiser runs, its gradient steps and the parameters it changes are
+counted in the warm-up and written beside the result. What differs, library by library:
+
+    stable-baselines3   nothing
+    sbx                 JAX; an Adam and a gradient norm each for policy and value; does not clip values; no Atari here
+    tianshou            scales returns instead of rewards; log-probabilities and values in a second pass; no Atari here
+    skrl                scales values instead of rewards; normalises advantages over the batch; no Atari here
+    rl_games            as skrl, and does not shuffle samples
+    torchrl             centres rewards too; its parts in a loop of ours, as in its own examples; no Atari here
+    rllib               rewards as they are; normalises advantages over the batch; clips the value loss, not values;
+                        a few per cent more gradient steps; its own Gymnasium version; no Atari here
+
+CleanRL is not among them: it is a collection of scripts, and pip offers only an old one, for the Gym of before.
 """
 
 import argparse
+import dataclasses
 import json
-import subprocess
+import os
 import sys
-import time
+from pathlib import Path
 
-
-def ours(env: str, hidden: list[int], steps: int) -> float:
-    from spo.envs.atari import is_atari
-    from spo.envs.making import EnvMaker
-    from spo.presets import make_config
-    from spo.training import Training
-
-    settings = {} if is_atari(env) else {"hidden": tuple(hidden)}
-    config = make_config(env, steps=10**7, objective="ppo-clip", **settings)
-    training = Training(config, EnvMaker(env, {}))
-    training.choose_update_path()
-    for _ in range(2):
-        training.iterate()
-    started, before = time.perf_counter(), training.collector.env_steps
-    while training.collector.env_steps - before < steps:
-        training.iterate()
-    return (training.collector.env_steps - before) / (time.perf_counter() - started)
-
-
-def stable_baselines3(env: str, hidden: list[int], steps: int) -> float:
-    from spo.envs.atari import is_atari
-
-    model = sb3_atari(env) if is_atari(env) else sb3_control(env, hidden)
-    model.learn(4096)
-    started = time.perf_counter()
-    model.learn(steps, reset_num_timesteps=False)
-    return steps / (time.perf_counter() - started)
-
-
-def sb3_atari(game: str):
-    import ale_py
-    import gymnasium as gym
-    from stable_baselines3 import PPO
-    from stable_baselines3.common.env_util import make_atari_env
-    from stable_baselines3.common.vec_env import VecFrameStack
-
-    gym.register_envs(ale_py)
-    envs = VecFrameStack(make_atari_env(f"{game}NoFrameskip-v4", n_envs=8, seed=1), 4)
-    settings = {"n_steps": 128, "batch_size": 256, "n_epochs": 4, "ent_coef": 0.01, "clip_range_vf": 0.2}
-    return PPO("CnnPolicy", envs, device="cpu", **settings)
-
-
-def sb3_control(env: str, hidden: list[int]):
-    import gymnasium as gym
-    from stable_baselines3 import PPO
-    from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
-    from torch import nn
-
-    envs = VecNormalize(DummyVecEnv([lambda: gym.make(env, disable_env_checker=True)] * 8))
-    layers = {"net_arch": {"pi": hidden, "vf": [64, 64]}, "activation_fn": nn.Tanh}
-    settings = {"n_steps": 256, "batch_size": 512, "n_epochs": 10, "clip_range_vf": 0.2, "policy_kwargs": layers}
-    return PPO("MlpPolicy", envs, device="cpu", **settings)
-
-
-PEERS = {"spo": ours, "stable-baselines3": stable_baselines3}
-
-
-def in_own_process(peer: str, arguments: argparse.Namespace) -> float:
-    """A fresh process for every measurement, so that no peer inherits another's threads or memory."""
-    settings = ["--peer", peer, "--steps", str(arguments.steps), "--hidden", *map(str, arguments.hidden)]
-    command = [sys.executable, "-W", "ignore", __file__, arguments.env, *settings]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.strip().splitlines()[-1])
+from chart import draw_comparison, draw_scaling
+from compare import compare, print_table
+from launch import Failed
+from machine import machine
+from scaling import scaling
+from sweep import sweep
+from tasks import DEFAULT_TASKS, TASKS
+from venvs import HERE, PEERS, python_of, set_up
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("env", nargs="?", default="HalfCheetah-v4")
-    parser.add_argument("--hidden", nargs="*", type=int, default=[64, 64])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=40960)
-    parser.add_argument("--peer", choices=PEERS, help="measure one peer in this process and print its steps/s")
-    arguments = parser.parse_args()
-    if arguments.peer:
-        print(json.dumps(PEERS[arguments.peer](arguments.env, arguments.hidden, arguments.steps)))
-        return
-    speeds = {peer: [] for peer in PEERS}
-    for number in range(1, arguments.rounds + 1):
-        for peer in PEERS:
-            speeds[peer].append(in_own_process(peer, arguments))
-            print(f"round {number} of {arguments.rounds}: {peer} {speeds[peer][-1]:,.0f} steps/s", flush=True)
-    from spo.envs.atari import is_atari
+    arguments = parsed()
+    if arguments.setup:
+        for peer in arguments.peers:
+            set_up(peer)
+    elif arguments.sweep:
+        run_sweep(arguments)
+    elif arguments.scaling:
+        run_scaling(arguments)
+    else:
+        run_comparison(arguments)
 
-    policy = "the Nature CNN" if is_atari(arguments.env) else "policy " + "-".join(map(str, arguments.hidden))
-    print(f"\n{arguments.env}, {policy}, best of {arguments.rounds}")
-    for peer, values in speeds.items():
-        print(f"  {peer:20} {max(values):8,.0f} steps/s   spo is {max(speeds['spo']) / max(values):.2f} × as fast")
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--setup", action="store_true", help="install the libraries that are not installed here")
+    mode.add_argument(
+        "--sweep", action="store_true", help="two single-threaded runs at once, against Stable-Baselines3"
+    )
+    mode.add_argument("--scaling", action="store_true", help="this project over environments, width and threads")
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, help="default: all but humanoid-7; first for other modes")
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
+    parser.add_argument("--threads", nargs="+", type=positive, default=sorted({1, os.cpu_count() or 1}))
+    parser.add_argument("--rounds", type=positive, default=3)
+    parser.add_argument("--steps", type=positive, default=40_960, help="environment steps of each measurement")
+    parser.add_argument("--out", type=Path, default=HERE / "results")
+    return parser.parse_args()
+
+
+def positive(text: str) -> int:
+    """argparse turns what int() refuses into a sentence; this adds zero and below."""
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not accepted; accepted are whole numbers from 1 on")
+    return int(text)
+
+
+def chosen(arguments: argparse.Namespace, default: tuple[str, ...]) -> dict:
+    names = arguments.tasks or default
+    return {name: dataclasses.replace(TASKS[name], steps=arguments.steps) for name in names}
+
+
+def run_comparison(arguments: argparse.Namespace) -> None:
+    for peer in [peer for peer in arguments.peers if python_of(peer) is None]:
+        print(f"{peer} is left out: not installed (python benchmarks/peers.py --setup --peers {peer})")
+    compared = {}
+    for name, job in chosen(arguments, DEFAULT_TASKS).items():
+        compared[name] = compare(name, job, arguments.peers, arguments.threads, arguments.rounds)
+        print_table(name, compared[name])
+        write(arguments, "peers", compared)  # after every task: all of them take an hour or more
+        draw_comparison(compared, arguments.out)
+
+
+def run_sweep(arguments: argparse.Namespace) -> None:
+    jobs = chosen(arguments, DEFAULT_TASKS[:1])
+    write(arguments, "sweep", {name: sweep(name, job, arguments.rounds) for name, job in jobs.items()})
+
+
+def run_scaling(arguments: argparse.Namespace) -> None:
+    name, job = next(iter(chosen(arguments, DEFAULT_TASKS[:1]).items()))
+    if job.is_atari:
+        sys.exit(f"error: --scaling --tasks {name} is not accepted: its network has no width; accepted are the others")
+    scaled = scaling(job, arguments.rounds)
+    write(arguments, "scaling", scaled)
+    draw_scaling(scaled, arguments.out)
+
+
+def write(arguments: argparse.Namespace, name: str, results: dict) -> None:
+    """The numbers, and what is needed to measure them again."""
+    asked = {"rounds": arguments.rounds, "steps": arguments.steps}
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    path = arguments.out / f"{name}.json"
+    path.write_text(json.dumps({"machine": machine(), "asked": asked, "results": results}, indent=2) + "\n")
+    print(f"\nwritten: {path}")
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except Failed as failure:
+        sys.exit(f"error: {failure}")

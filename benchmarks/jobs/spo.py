@@ -1,0 +1,41 @@
+"""This project: `ppo-clip`, with the threads and the backend that it chooses by itself."""
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the command line does, before NumPy is imported
+
+from measure import prepared, speed
+
+from jobs.job import Job, Ready, run
+
+
+def prepare(job: Job) -> Ready:
+    training = prepared(job.env, **settings(job))
+    threads = training.threads if training.backend == "envpool" else 1
+    return Ready(lambda iterations: speed(training, iterations), training.backend, threads)
+
+
+def settings(job: Job) -> dict[str, object]:
+    """The job in this project's words."""
+    networks = {} if job.is_atari else {"hidden": job.hidden, "critic_hidden": job.critic_hidden}
+    return networks | {
+        "objective": "ppo-clip",
+        "envs": job.envs,
+        "horizon": job.horizon,
+        "epochs": job.epochs,
+        "minibatches": job.minibatches,
+        "learning_rate": job.learning_rate,
+        "lr_schedule": "constant",
+        "gamma": job.gamma,
+        "lam": job.lam,
+        "epsilon": job.clip,
+        "value_coef": job.value_coef,
+        "entropy_coef": job.entropy_coef,
+        "max_grad_norm": job.max_grad_norm,
+        "threads": job.threads,
+        "backend": job.backend,
+    }
+
+
+if __name__ == "__main__":
+    run("simple-policy-optimization", prepare)

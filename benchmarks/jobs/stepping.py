@@ -1,0 +1,28 @@
+"""The simulation limit: the environments stepped alone, with the untrained policy's actions. No library trains."""
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as for training
+
+from jobs.job import Job, Ready, run
+from jobs.spo import settings
+from spo.envs.making import EnvMaker
+from spo.presets import make_config
+from spo.training import Training
+
+
+def prepare(job: Job) -> Ready:
+    training = Training(make_config(job.env, **settings(job)), EnvMaker(job.env, {}))
+    rollout = training.collector.collect()
+    actions = [training.distribution.to_env(action.numpy()) for action in rollout.action]
+
+    def step(iterations: int) -> None:
+        for _ in range(iterations):
+            for action in actions:
+                training.envs.step(action)
+
+    return Ready(step, training.backend)
+
+
+if __name__ == "__main__":
+    run("simple-policy-optimization", prepare)
