@@ -1,5 +1,6 @@
 """Runs that die: processes forked from a warm one, killed from outside or at a chosen call, and what they leave."""
 
+import copy
 import errno
 import hashlib
 import io
@@ -67,17 +68,22 @@ def killed_after(seconds: float, *arguments) -> bool:
 def remains(out: Path) -> dict[str, object]:
     """Everything that a run ends with, times aside."""
     run = RunDirectory(out)
-    boundary = checkpoint.read(run, checkpoint.published(run)[0])
-    arrays, values = checkpoint.split(boundary.state)
+    arrays, values = bits(checkpoint.read(run, checkpoint.published(run)[0]).state)
     values.pop("wall_time")
     return {
-        "arrays": {name: (array.dtype.str, array.tobytes()) for name, array in arrays.items()},
+        "arrays": arrays,
         "values": values,
         "metrics": timeless(run.metrics),
         "episodes": run.episodes.read_bytes(),
         "policy": hashlib.sha256((run.policy / "policy.safetensors").read_bytes()).hexdigest(),
         "state": run.read_status()["state"],
     }
+
+
+def bits(state: checkpoint.Tree) -> tuple[dict[str, tuple[str, bytes]], checkpoint.Tree]:
+    """A state in a form that is equal only if every bit is."""
+    arrays, values = checkpoint.split(state)
+    return {name: (array.dtype.str, array.tobytes()) for name, array in arrays.items()}, copy.deepcopy(values)
 
 
 def timeless(path: Path) -> list[dict]:

@@ -1,12 +1,13 @@
 """Environments whose right answers are known, and a way to train on them without a run directory."""
 
+import time
+from typing import TYPE_CHECKING
+
 import gymnasium as gym
 import numpy as np
 
-from spo.envs.making import EnvMaker
-from spo.presets import make_config
-from spo.trainer import name_of
-from spo.training import Training
+if TYPE_CHECKING:  # a worker process that steps one of these needs no torch, which takes seconds to import
+    from spo.training import Training
 
 DISCRETE = gym.spaces.Discrete(2)
 CONTINUOUS = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -87,6 +88,42 @@ class EndlessReward(Probe):
     def step(self, action):
         self.time += 1
         return self.see(0.0), 1.0, False, self.time == self.limit, {}
+
+
+class Slow(Probe):
+    """Takes its time for every step, and never ends."""
+
+    def __init__(self, seconds: float):
+        super().__init__()
+        self.seconds = seconds
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.see(0.0), {}
+
+    def step(self, action):
+        time.sleep(self.seconds)
+        return self.see(0.0), 1.0, False, False, {}
+
+
+class Lives(Probe):
+    """A walk of three lives: a reset after the loss of one goes on with it, any other starts a new walk."""
+
+    goes_on = False
+
+    def reset(self, *, seed=None, options=None):
+        if not self.goes_on:
+            super().reset(seed=seed)
+            self.lives, self.place = 3, 0.0
+        self.goes_on = False
+        return self.see(self.place), {}
+
+    def step(self, action):
+        self.place += float(self.np_random.normal())
+        is_lost = bool(self.np_random.random() < 0.1)
+        self.lives -= is_lost
+        self.goes_on = is_lost and self.lives > 0
+        return self.see(self.place), 1.0, is_lost, False, {"life_lost": self.goes_on}
 
 
 class Counting(gym.Env):
@@ -184,14 +221,19 @@ class Catch(gym.Env):
         return image
 
 
-def training(env, **settings) -> Training:
+def training(env, **settings) -> "Training":
     """A training on an environment id or a maker of one; eager unless asked, with the classic preset."""
+    from spo.envs.making import EnvMaker
+    from spo.presets import make_config
+    from spo.trainer import name_of
+    from spo.training import Training
+
     name = env if isinstance(env, str) else name_of(env)
     defaults = {"preset": "classic", "steps": 10**6, "compile": "off"}
     config = make_config(name, **defaults | settings)
     return Training(config, EnvMaker(env, config.env_arg))
 
 
-def iterate(run: Training, times: int) -> list[dict]:
+def iterate(run: "Training", times: int) -> list[dict]:
     """So many iterations; their metrics rows."""
     return [run.iterate()[0] for _ in range(times)]

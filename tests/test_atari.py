@@ -34,6 +34,17 @@ def test_every_preset_settles_the_same_settings():
     assert (fixed.encoder, fixed.learning_rate, fixed.lr_schedule) == ("resnet18", 1e-4, "constant")
 
 
+def test_a_reset_within_a_life_starts_the_game_of_its_seed():
+    """Where a replay begins: nothing of the game before it stays."""
+    env = EnvMaker("Breakout", {})()
+    first, _ = env.reset(seed=5)
+    for _ in range(3):
+        env.step(2)
+    again, _ = env.reset(seed=5)
+    assert (again == first).all()
+    env.close()
+
+
 def test_observations_and_episodes_of_lives():
     env = EnvMaker("Breakout", {})()
     observation, _ = env.reset(seed=1)

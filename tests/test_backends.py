@@ -220,6 +220,13 @@ def test_a_worker_that_misbehaves_is_named_and_nothing_is_left_behind(deed):
     assert children() <= before
 
 
+def test_a_set_up_that_fails_leaves_no_worker_behind():
+    before = children()
+    with pytest.raises(Refusal, match="holds no policy") as refusal:
+        training("CartPole-v1", backend="process", envs=2, threads=1, init_from="nowhere")
+    assert children() <= before, refusal.value
+
+
 def test_an_environment_that_cannot_be_sent_is_named():
     with pytest.raises(Refusal, match="--backend process needs an environment that can be sent to another process"):
         training(lambda: EndlessReward(3), backend="process", envs=2)

@@ -11,6 +11,7 @@ import pytest
 import spo
 from crash import SHORT, DiskFullAt, child, remains, start_or_resume
 from spo import checkpoint
+from spo.cli import dispatch
 from spo.doctor import examine
 from spo.errors import Refusal
 from spo.rundir import RunDirectory
@@ -83,6 +84,47 @@ def test_checkpoints_that_change_places_are_noticed(run):
         checkpoint.read(run, first)
 
 
+def test_what_this_version_cannot_read_is_not_read(run, monkeypatch):
+    newest = checkpoint.published(run)[0]
+    manifest, state = newest / "manifest.json", newest / "state.json"
+    original, content = manifest.read_bytes(), state.read_bytes()
+    manifest.write_bytes(checkpoint.canonical(checkpoint.sealed(checkpoint.unsealed(original) | {"format": 2})))
+    with pytest.raises(checkpoint.Damage, match="its format is 2, this version reads 1"):
+        checkpoint.read(run, newest)
+    manifest.write_bytes(original)
+    state.unlink()
+    state.symlink_to(os.devnull)
+    with pytest.raises(checkpoint.Damage, match="state.json is not a plain file"):
+        checkpoint.read(run, newest)
+    state.unlink()
+    state.write_bytes(content)
+    monkeypatch.setattr(checkpoint, "LARGEST_TEXT", len(original) - 1)
+    with pytest.raises(checkpoint.Damage, match="manifest.json has .* bytes; accepted are up to"):
+        checkpoint.read(run, newest)
+
+
+def test_damaged_checkpoints_of_one_name_are_all_set_aside(run):
+    for aside in ("damaged-00000004", "damaged-00000004-2"):
+        (run.checkpoints / "00000004").mkdir(exist_ok=True)
+        (run.checkpoints / "00000004" / "manifest.json").write_text("{}")
+        assert checkpoint.newest(run)[0].iteration == 3
+        assert (run.checkpoints / aside).is_dir()
+
+
+def test_what_a_killed_process_left_is_removed(run):
+    for name in (".new-00000005", ".old-00000002"):
+        (run.checkpoints / name).mkdir()
+    run.status.unlink()
+    spo.resume(run.path, quiet=True)
+    assert not checkpoint.leftovers(run)
+
+
+def test_half_a_line_is_no_row(run):
+    with run.metrics.open("a") as file:
+        file.write('{"half')
+    assert [row["iteration"] for row in run.read_metrics()] == [1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("name", ["state.safetensors", "state.json", "manifest.json", "config.json"])
 def test_a_damaged_checkpoint_is_named_set_aside_and_the_previous_one_used(name, run, capsys):
     expected = remains(run.path)
@@ -113,21 +155,31 @@ def test_a_damaged_config_is_restored_from_a_checkpoint(run, capsys):
     assert run.config.read_bytes() == original and examine(run.path)
 
 
-def test_publishing_waits_for_the_disk_in_the_right_order(run, monkeypatch):
-    """A kill cannot show a missing fsync, so the order of the calls is the test."""
-    calls = []
+def test_a_damaged_config_without_a_checkpoint_is_refused(run):
+    lose_everything(run)
+    with pytest.raises(Refusal, match="config.json is damaged .* and there is no checkpoint to restore it from"):
+        spo.resume(run.path)
 
-    def note(name, function, show):
+
+class Calls(list):
+    """Notes calls in the order in which they happen."""
+
+    def noted(self, name, function, show):
         def called(*arguments):
-            calls.append((name, show(*arguments)))
+            self.append((name, show(*arguments)))
             return function(*arguments)
 
         return called
 
-    monkeypatch.setattr("spo.checkpoint.sync", note("sync", checkpoint.sync, lambda path: path.name))
-    monkeypatch.setattr("spo.checkpoint.write_file", note("write", checkpoint.write_file, lambda path, _: path.name))
-    monkeypatch.setattr(Path, "rename", note("rename", Path.rename, lambda path, _: path.name))
-    monkeypatch.setattr(os, "fsync", note("fsync", os.fsync, lambda _: ""))
+
+def test_publishing_waits_for_the_disk_in_the_right_order(run, monkeypatch):
+    """A kill cannot show a missing fsync, so the order of the calls is the test."""
+    calls = Calls()
+    write = calls.noted("write", checkpoint.write_file, lambda path, _: path.name)
+    monkeypatch.setattr("spo.checkpoint.sync", calls.noted("sync", checkpoint.sync, lambda path: path.name))
+    monkeypatch.setattr("spo.checkpoint.write_file", write)
+    monkeypatch.setattr(Path, "rename", calls.noted("rename", Path.rename, lambda path, _: path.name))
+    monkeypatch.setattr(os, "fsync", calls.noted("fsync", os.fsync, lambda file: os.fstat(file).st_size))
     boundary, _ = checkpoint.newest(run)
     calls.clear()
     checkpoint.publish(run, checkpoint.Boundary(9, boundary.state, boundary.logs), keep=1)
@@ -136,7 +188,22 @@ def test_publishing_waits_for_the_disk_in_the_right_order(run, monkeypatch):
     logs = [("sync", "metrics.jsonl"), ("sync", "episodes.jsonl")]
     published = [("sync", ".new-00000009"), ("rename", ".new-00000009"), ("sync", "checkpoints")]
     assert names == [*logs, *files, *published, ("rename", "00000004"), ("rename", "00000003")]
-    assert len(calls) - len(names) == len(logs) + len(files) + 2  # each of them did reach fsync
+    synced = [size for name, size in calls if name == "fsync"]
+    assert len(synced) == len(logs) + len(files) + 2  # each of them did reach fsync
+    written = [(run.checkpoints / "00000009" / name).stat().st_size for _, name in files]
+    assert synced[len(logs) : len(logs) + len(files)] == written  # and nothing of it was still in a buffer
+
+
+def name_of_open(file: int) -> str:
+    return Path(os.readlink(f"/proc/self/fd/{file}")).name
+
+
+def test_a_run_begins_when_its_config_is_on_the_disk(tmp_path, monkeypatch):
+    calls = Calls()
+    monkeypatch.setattr(os, "fsync", calls.noted("fsync", os.fsync, name_of_open))
+    monkeypatch.setattr(Path, "replace", calls.noted("replace", Path.replace, lambda path, _: path.name))
+    start_or_resume(tmp_path / "run", "CartPole-v1", {"steps": 32})
+    assert calls[:3] == [("fsync", "config.json.tmp"), ("replace", "config.json.tmp"), ("fsync", "run")]
 
 
 def test_arrays_and_values_come_back_as_they_went(tmp_path):
@@ -177,14 +244,42 @@ def test_a_full_disk_is_survived_at_every_write(tmp_path):
     assert number > 20
 
 
-def test_a_full_disk_is_told_in_a_sentence(tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
+def full(*_):
+    raise OSError(28, "No space left on device")
 
+
+def test_a_full_disk_is_told_in_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr("spo.recording.publish", full)
     with pytest.raises(Refusal, match="cannot be written to: No space left on device"):
         spo.train("CartPole-v1", **SHORT, out=str(tmp_path / "run"))
-    assert RunDirectory(tmp_path / "run").read_status()["state"] == "failed"
+    status = RunDirectory(tmp_path / "run").read_status()
+    assert status["state"] == "failed" and "run cannot be written to: No space left on device" in status["reason"]
+
+
+def test_a_full_disk_does_not_hide_why_a_run_ended(tmp_path, monkeypatch):
+    def fail(training, row):
+        monkeypatch.setattr(RunDirectory, "write_status", full)
+        monkeypatch.setattr("spo.metrics.JsonLines.close", full)
+        raise Refusal("it was the gearbox")
+
+    with pytest.raises(Refusal, match="it was the gearbox"):
+        spo.train("CartPole-v1", **SHORT, out=str(tmp_path / "run"), callback=fail)
+
+
+def test_a_disk_that_fails_once_loses_nothing(tmp_path, monkeypatch):
+    """Stopping saves once more, over what the failed attempt left."""
+    sync, failed = checkpoint.sync, []
+
+    def fail_once(path):
+        if path.name.startswith(".new-") and not failed:
+            failed.append(path)
+            full()
+        sync(path)
+
+    monkeypatch.setattr("spo.checkpoint.sync", fail_once)
+    with pytest.raises(Refusal, match="No space left on device"):
+        spo.train("CartPole-v1", **SHORT | {"checkpoint_every": 3}, out=str(tmp_path / "run"))
+    assert checkpoint.newest(RunDirectory(tmp_path / "run"))[0].iteration == 3
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write anywhere")
@@ -206,6 +301,16 @@ def test_only_the_newest_are_kept(tmp_path):
     assert names == ["00000008", "00000007", "00000006"]
 
 
+def kill_and_damage(run):
+    run.write_status({"state": "running", "iteration": 4})
+    (checkpoint.published(run)[0] / "state.json").unlink()
+
+
+def lose_everything(run):
+    run.config.write_text("{")
+    shutil.rmtree(run.checkpoints)
+
+
 @pytest.mark.parametrize(
     "harm, words",
     [
@@ -215,6 +320,11 @@ def test_only_the_newest_are_kept(tmp_path):
         (lambda run: (checkpoint.published(run)[0] / "state.json").unlink(), "PROBLEM  checkpoint 00000004"),
         (lambda run: (run.policy / "policy.safetensors").write_bytes(b"x"), "PROBLEM  policy"),
         (lambda run: (run.checkpoints / ".new-00000005").mkdir(), "left by a process that was killed"),
+        (lambda run: (run.checkpoints / "damaged-00000003").mkdir(), "set aside as damaged; it can be deleted"),
+        (lambda run: run.write_status({"state": "failed", "reason": "why"}), "PROBLEM  status.json: failed (why)"),
+        (lambda run: run.write_status({"exact": False, "departures": ["why"]}), "not exact: why"),
+        (kill_and_damage, "continues from iteration 3"),
+        (lose_everything, "nothing here can be resumed: start the run again"),
     ],
 )
 def test_the_doctor_says_what_is_wrong(harm, words, run, capsys):
@@ -223,6 +333,13 @@ def test_the_doctor_says_what_is_wrong(harm, words, run, capsys):
     harm(run)
     examine(run.path)
     assert words in capsys.readouterr().out
+
+
+def test_a_problem_is_an_exit_code(run):
+    dispatch(["doctor", str(run.path)])
+    run.config.write_text("{")
+    with pytest.raises(SystemExit, match="1"):
+        dispatch(["doctor", str(run.path)])
 
 
 def test_the_doctor_sees_a_killed_and_a_living_run(run, capsys):

@@ -152,7 +152,7 @@ def test_a_runs_config_serves_as_a_configuration_file(tmp_path):
     "text, words",
     [
         ("wings = 2", "setting 'wings' is unknown"),
-        ('envs = "many"', "--envs 'many' is not accepted: it must be a whole number of at least 1"),
+        ('envs = "many"', "--envs 'many' is not accepted: it must be a whole number from 1 to 65536"),
         ("envs = true", "--envs True is not accepted"),
         ("hidden = 64", "--hidden 64 is not accepted"),
         ('lr_schedule = "cosine"', "--lr-schedule 'cosine' is not accepted: it must be one of linear, constant"),

@@ -52,7 +52,7 @@ def test_drawing_needs_no_torch():
 
 
 def test_an_unknown_figure():
-    with pytest.raises(Refusal, match="figure 'fig99' is unknown; accepted: objectives, fig2"):
+    with pytest.raises(Refusal, match="figure 'fig99' is unknown; accepted: objectives, fig1"):
         cli.dispatch(["figures", "fig99"])
 
 

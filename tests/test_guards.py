@@ -3,6 +3,7 @@
 import os
 import random
 import time
+from functools import partial
 from pathlib import Path
 
 import gymnasium as gym
@@ -12,8 +13,9 @@ import pytest
 import spo
 import spo.improve
 import spo.trainer
+import spo.training
 from crash import SHORT, child, remains, start_or_resume
-from probes import Probe
+from probes import Probe, training
 from spo import checkpoint
 from spo.errors import Refusal
 from spo.rundir import RunDirectory
@@ -124,27 +126,103 @@ def test_nothing_that_is_not_finite_is_ever_trained_on(tmp_path, capsys):
         print(f"\n200 injections, seed {seed}")
 
 
-@pytest.mark.parametrize("what, words", [("loss", "policy loss"), ("gradient", "grad norm")])
-def test_a_bad_gradient_changes_nothing(what, words):
+@pytest.mark.parametrize(
+    "what, bad, words",
+    [("loss", BAD[0], "policy loss"), ("gradient", BAD[0], "grad norm"), ("gradient", BAD[1], "grad norm")],
+)
+def test_a_bad_gradient_changes_nothing(what, bad, words):
     """The optimiser's step is not made: parameters and moments stay as they were, to the bit."""
-    from probes import training
-
     run = training("Pendulum-v1", envs=2, horizon=16, epochs=1, minibatches=1)
     run.iterate()
     before = {name: array.copy() for name, array in checkpoint.split(run.state())[0].items()}
-    Inject(what, float("nan"), 1, 5)(run, {})
-    with pytest.raises(Refusal, match=f"training diverged: the {words} became nan at minibatch 1"):
+    Inject(what, bad, 1, 5)(run, {})
+    with pytest.raises(Refusal, match=f"training diverged: the {words} became {bad} at minibatch 1"):
         run.iterate()
     after = checkpoint.split(run.state())[0]
     for name in ("parameters", "improve/epochs/first", "improve/epochs/second"):
         assert (after[name] == before[name]).all(), name
 
 
+@pytest.mark.parametrize("what", ["parameters", "first moments", "second moments"])
+def test_what_the_last_step_spoils_is_noticed_in_its_iteration(what):
+    """No later minibatch looks at it, and no checkpoint may hold it."""
+    run = training("Pendulum-v1", envs=2, horizon=16, epochs=1, minibatches=1)
+    adam, stepper = run.improve.epochs.adam, run.improve.epochs.stepper
+    tensor = {"parameters": run.parameters.vector, "first moments": adam.first, "second moments": adam.second}[what]
+
+    def step(*arguments):
+        row = stepper(*arguments)
+        tensor[-1] = BAD[0]
+        return row
+
+    run.improve.epochs.step = step
+    with pytest.raises(Refusal, match=f"training diverged: 1 of the {what} are not finite, in iteration 1"):
+        run.iterate()
+
+
+def test_the_statistics_of_an_iteration_are_finite(monkeypatch):
+    run = training("Pendulum-v1", envs=2, horizon=16, epochs=1, minibatches=1)
+    monkeypatch.setattr("spo.improve.divergences", lambda *_: {"kl": BAD[0]})
+    with pytest.raises(Refusal, match="training diverged: the kl became nan, in iteration 1"):
+        run.iterate()
+
+
+@pytest.mark.parametrize("what", ["output of the policy", "value"])
+def test_what_the_networks_say_is_checked(what):
+    run = training("Pendulum-v1", envs=2, horizon=4, minibatches=2)
+    act = run.collector.actor
+
+    def spoiled(observation):
+        params, value = (array.copy() for array in act(observation))
+        {"output of the policy": params, "value": value}[what][1] = BAD[0]
+        return params, value
+
+    spoiled.value = act.value
+    run.collector.actor = spoiled
+    with pytest.raises(Refusal, match=f"the {what} of environment 1 is not finite .nan. at its step 0, in iteration 1"):
+        run.iterate()
+
+
+def test_no_environment_sees_an_action_that_is_not_finite():
+    run = training("Pendulum-v1", envs=2, horizon=4, minibatches=2)
+    Inject("action", BAD[0], 0, 1)(run, {})
+    with pytest.raises(Refusal, match="the action of environment 1 is not finite .nan. at its step 0, in iteration 1"):
+        run.iterate()
+
+
+class Fleeting(Probe):
+    """Misbehaves at its start or at its end, which is its first step."""
+
+    def __init__(self, fault: str):
+        super().__init__()
+        self.fault = fault
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        if self.fault == "exits":
+            raise SystemExit(3)
+        return self.see(np.nan if self.fault == "starts blind" else 0.0), {}
+
+    def step(self, action):
+        return self.see(np.nan if self.fault == "ends blind" else 0.0), 1.0, True, False, {}
+
+
+@pytest.mark.parametrize(
+    "fault, words",
+    [
+        ("starts blind", "the observation of environment 0 is not finite .nan. at its step 0"),
+        ("ends blind", "the final observation of environment 0 is not finite .nan. at its step 1"),
+        ("exits", "environment 0 raised SystemExit in reset: 3 .its step 0."),
+    ],
+)
+def test_starts_and_ends_of_episodes_are_checked(fault, words):
+    with pytest.raises(Refusal, match=words):
+        training(partial(Fleeting, fault), envs=2, horizon=4, minibatches=2).iterate()
+
+
 @pytest.mark.parametrize("objective", ["spo", "simple", "ppo-clip"])
 def test_a_huge_log_ratio_does_not_overflow(objective):
     """e^(log-ratio) would be infinite beyond 88; the update stays finite, or is refused with a name."""
-    from probes import training
-
     run = training("Pendulum-v1", envs=2, horizon=16, epochs=3, minibatches=1, objective=objective, learning_rate=50.0)
     try:
         for _ in range(3):
@@ -153,6 +231,21 @@ def test_a_huge_log_ratio_does_not_overflow(objective):
     except Refusal as refusal:
         assert "not finite" in str(refusal) or "training diverged" in str(refusal)
     assert run.parameters.vector.isfinite().all()
+
+
+@pytest.mark.parametrize("objective", ["spo", "simple", "ppo-clip"])
+def test_a_log_ratio_of_a_hundred_is_learned_from(objective, monkeypatch):
+    """As if the old policy had all but ruled out what it did: the loss bounds the ratio, and all stays finite."""
+    make_batch = spo.training.make_batch
+
+    def unlikely(*arguments):
+        batch = make_batch(*arguments)
+        return batch | {"old_log_prob": batch["old_log_prob"] - 100}
+
+    monkeypatch.setattr("spo.training.make_batch", unlikely)
+    run = training("Pendulum-v1", envs=2, horizon=16, epochs=1, minibatches=1, objective=objective)
+    row, _ = run.iterate()
+    assert all(np.isfinite(value) for value in row.values())
 
 
 class Faulty(Probe):
@@ -239,12 +332,14 @@ def test_a_faulty_environment_is_named_and_nothing_is_left_behind(deed, backend,
     process = child(tmp_path / "run", Maker(deed), settings)
     time.sleep(0.5)
     workers = _children(process.pid)
-    process.join(30)
+    process.join(20)
+    code = process.exitcode
+    process.kill()
     run = RunDirectory(tmp_path / "run")
     if backend == "gymnasium" and deed == "is_killed":
-        assert process.exitcode == -9 and run.read_status()["state"] == "running"
+        assert code == -9 and run.read_status()["state"] == "running"
     else:
-        assert process.exitcode == 2
+        assert code == 2
         status = run.read_status()
         assert status["state"] == "failed" and FAULTS[deed] in status["reason"] and "its step 3" in status["reason"]
     assert time.monotonic() - started < 25
@@ -272,14 +367,17 @@ def _status_of(pid: int) -> str:
         return "State:\tZ"
 
 
-def test_workers_end_with_a_killed_run(tmp_path):
-    process = child(tmp_path / "run", "CartPole-v1", {"backend": "process", "steps": 32 * 4000, "threads": 1})
+@pytest.mark.parametrize("env", ["CartPole-v1", Maker("hangs")], ids=["at work", "hanging"])
+def test_workers_end_with_a_killed_run(env, tmp_path):
+    settings = {"backend": "process", "horizon": 2, "minibatches": 2, "steps": 4 * 10**6, "threads": 1}
+    process = child(tmp_path / "run", env, settings)
     deadline = time.monotonic() + 30
     while not (tmp_path / "run" / "metrics.jsonl").exists():
         assert time.monotonic() < deadline
         time.sleep(0.05)
     workers = _children(process.pid)
     assert len(workers) >= 2
+    time.sleep(0.5)
     process.kill()
     process.join()
     time.sleep(0.5)

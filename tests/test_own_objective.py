@@ -110,7 +110,7 @@ def test_a_setting_that_the_objective_does_not_have():
         make_config("CartPole-v1", beta=2.0)
     with pytest.raises(Refusal, match="--epsilon does not belong to objective tr-ppo; its settings: --delta"):
         make_config("CartPole-v1", objective="tr-ppo", epsilon=0.1)
-    with pytest.raises(Refusal, match="--width does not belong to objective spo"):
+    with pytest.raises(Refusal, match="--objective-arg width=1.0 does not belong to objective spo"):
         make_config("CartPole-v1", objective_arg={"width": 1.0})
     with pytest.raises(Refusal, match="--objective-arg width=far is not accepted: it must be a number"):
         make_config("CartPole-v1", objective="my_objectives:cautious", objective_arg={"width": "far"})

@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 
 import spo
-from crash import SHORT, KillAt, child, killed_after, remains, start_or_resume, timeless
-from probes import Catch, EndlessReward, Masked, Probe
+from crash import SHORT, KillAt, bits, child, killed_after, remains, start_or_resume, timeless
+from probes import Catch, EndlessReward, Lives, Masked, Probe, training
 from spo import checkpoint
+from spo.envs.envpool import EnvPool
 from spo.errors import Refusal
 from spo.rundir import RunDirectory
+from spo.training import Training
 
 needs_envpool = pytest.mark.skipif(find_spec("envpool") is None, reason="needs the extra envpool")
 OBJECTIVES = ("spo", "ppo-clip", "ppo-penalty", "trpo")
@@ -29,11 +31,12 @@ def whole(tmp_path, env="CartPole-v1", **settings):
     return remains(tmp_path / "whole")
 
 
-def stopped(out, env, settings, after: int):
-    """A run whose process forgets everything after so many iterations, as if it had been killed there."""
+class Killed(BaseException):
+    """Stands for the end of a process."""
 
-    class Killed(BaseException):
-        pass
+
+def stopped(out, env, settings, after: int):
+    """A run that ends after so many iterations, whatever it was going to do."""
 
     def stop(training, row):
         if training.iteration == after:
@@ -100,15 +103,17 @@ def test_every_objective_resumes_exactly(objective, tmp_path):
     [
         (Catch, {}),
         (Masked, {}),
+        (Masked, {"backend": "process", "envs": 1, "threads": 1}),
+        (Lives, {}),
         (EndlessReward, {"normalize_observation": "per-env", "normalize_reward": "per-env", "paper": True}),
         ("Acrobot-v1", {"backend": "process", "threads": 1}),
         ("CartPole-v1", {"lr_schedule": "adaptive-kl", "eval_every": 3, "tensorboard": True}),
     ],
-    ids=["image", "masked", "per-env", "process", "adaptive-kl"],
+    ids=["image", "masked", "masked process", "lives", "per-env", "process", "adaptive-kl"],
 )
 def test_every_kind_of_run_resumes_exactly(env, settings, tmp_path):
     expected = whole(tmp_path, env, **settings)
-    stopped(tmp_path / "run", env, settings, after=5)
+    stopped(tmp_path / "run", env, settings, after=6)
     start_or_resume(tmp_path / "run", env, settings)
     assert remains(tmp_path / "run") == expected
     assert RunDirectory(tmp_path / "run").read_status()["exact"]
@@ -128,10 +133,12 @@ def test_a_compiled_run_resumes_exactly(tmp_path):
 
 @needs_envpool
 def test_envpool_resumes_exactly_from_its_seams(tmp_path):
-    settings = {"backend": "envpool", "seam_every": 3, "threads": 1}
+    settings = {"backend": "envpool", "seam_every": 3, "checkpoint_every": 2, "keep": 8, "threads": 1}
     expected = whole(tmp_path, **settings)
-    stopped(tmp_path / "run", "CartPole-v1", settings, after=5)
-    assert [path.name for path in checkpoint.published(RunDirectory(tmp_path / "run"))] == ["00000003"]
+    names = [path.name for path in checkpoint.published(RunDirectory(tmp_path / "whole"))]
+    assert names == ["00000008", "00000006", "00000003"]  # the first seam in every two iterations, and the end
+    stopped(tmp_path / "run", "CartPole-v1", settings, after=7)
+    assert [path.name for path in checkpoint.published(RunDirectory(tmp_path / "run"))] == ["00000006", "00000003"]
     start_or_resume(tmp_path / "run", "CartPole-v1", settings)
     assert remains(tmp_path / "run") == expected
     cut = [row["episodes_cut"] for row in expected["metrics"]]
@@ -142,7 +149,7 @@ def test_atari_is_replayed_across_lives(tmp_path):
     """The game goes on over a lost life, which is an end for learning only: replay starts at the last real reset."""
     pytest.importorskip("ale_py")
     settings = {"preset": "atari", "backend": "gymnasium", "envs": 1, "horizon": 64, "minibatches": 1, "epochs": 1}
-    settings |= {"steps": 64 * 8, "encoder": "small", "threads": 1}
+    settings |= {"steps": 64 * 8, "encoder": "nature", "threads": 1}
     expected = whole(tmp_path, "Breakout", **settings)
     lives = []
 
@@ -156,27 +163,62 @@ def test_atari_is_replayed_across_lives(tmp_path):
     assert remains(tmp_path / "run") == expected
 
 
+@needs_envpool
+def test_a_pool_that_starts_differently_is_told():
+    pool = EnvPool("CartPole-v1", 2, seed=1, threads=1, env_arg={})
+    pool.reset()
+    state = pool.state()
+    assert pool.restore(state) == {}
+    state["observation"][1] += 1
+    assert pool.restore(state) == {1: "EnvPool starts it differently now"}
+    pool.close()
+
+
 class Forgetful(Probe):
-    """Depends on a generator that no seed reaches."""
+    """Depends on a generator that no seed reaches: in what it shows, or in what it pays."""
 
     stream = np.random.default_rng(0)
 
+    def __init__(self, pays: bool = False):
+        super().__init__()
+        self.pays = pays
+
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        return self.see(float(self.stream.random())), {}
+        return self.see(0.0 if self.pays else float(self.stream.random())), {}
 
     def step(self, action):
-        return self.see(float(self.stream.random())), 1.0, False, False, {}
+        shown, paid = (0.0, float(self.stream.random())) if self.pays else (float(self.stream.random()), 1.0)
+        return self.see(shown), paid, False, False, {}
+
+
+class Fragile(EndlessReward):
+    """The third and fourth of its kind, which a resumed run makes, break once."""
+
+    made = 0
+
+    def __init__(self):
+        super().__init__(1000)
+        Fragile.made += 1
+        self.breaks = Fragile.made > 2
+
+    def step(self, action):
+        if self.breaks:
+            self.breaks = False
+            raise RuntimeError("gearbox broke")
+        return super().step(action)
 
 
 @pytest.mark.parametrize(
     "env, settings, words",
     [
         (Forgetful, {}, "environment 0 started a new episode: its replay ended elsewhere"),
+        (partial(Forgetful, pays=True), {}, "environment 0 started a new episode: its replay ended elsewhere"),
+        (Fragile, {}, "environment 1 started a new episode: its replay failed: gearbox broke"),
         (partial(EndlessReward, 1000), {"replay_limit": 40}, "episode of 80 steps is longer than --replay-limit 40"),
         (partial(gym.make_vec, "CartPole-v1", num_envs=2), {}, "a vector environment cannot be restored"),
     ],
-    ids=["global generator", "too long", "vector"],
+    ids=["what is shown", "what is paid", "fragile", "too long", "vector"],
 )
 def test_what_cannot_be_exact_says_so(env, settings, words, tmp_path, capsys):
     settings |= {"checkpoint_every": 4}
@@ -185,12 +227,26 @@ def test_what_cannot_be_exact_says_so(env, settings, words, tmp_path, capsys):
     assert words in capsys.readouterr().err
     status = RunDirectory(tmp_path / "run").read_status()
     assert status["state"] == "finished" and not status["exact"] and words in " ".join(status["departures"])
+    boundary, _ = checkpoint.newest(RunDirectory(tmp_path / "run"))
+    assert boundary.state["episodes_cut"] == 2
+
+
+def test_where_a_replay_fails_a_new_episode_starts_from_nothing():
+    first, second = (training(Forgetful, envs=2, horizon=8, minibatches=2) for _ in range(2))
+    first.iterate()
+    second.restore(first.state())
+    envs, collector = second.envs, second.collector
+    assert not envs.totals.length.any() and not envs.totals.total_reward.any()
+    assert (collector.observation == second.observation_normalizer(envs.observation)).all()
 
 
 def test_a_finished_run_is_left_alone_and_can_be_lengthened(tmp_path, capsys):
     before = whole(tmp_path)
     spo.resume(tmp_path / "whole")
     assert "is finished; --steps with a larger number continues it" in capsys.readouterr().err
+    assert remains(tmp_path / "whole") == before
+    shutil.rmtree(tmp_path / "whole" / "policy")
+    spo.resume(tmp_path / "whole", quiet=True)
     assert remains(tmp_path / "whole") == before
     run = spo.resume(tmp_path / "whole", steps=32 * 12, quiet=True)
     assert "its length was changed from 256 to 384 steps" in capsys.readouterr().err
@@ -200,6 +256,15 @@ def test_a_finished_run_is_left_alone_and_can_be_lengthened(tmp_path, capsys):
     assert RunDirectory(run.directory).read_config()["lengthened"] == [{"iteration": 8, "from": 256, "to": 384}]
     with pytest.raises(Refusal, match="--steps 384 is not accepted: this run has made 384 steps already"):
         spo.resume(run.directory, steps=384)
+
+
+def test_a_run_that_its_callback_ended_goes_on(tmp_path):
+    expected = whole(tmp_path)
+    spo.train("CartPole-v1", **SHORT, out=str(tmp_path / "run"), callback=lambda training, row: training.iteration < 5)
+    status = RunDirectory(tmp_path / "run").read_status()
+    assert (status["state"], status["reason"]) == ("interrupted", "ended by its callback")
+    spo.resume(tmp_path / "run", quiet=True)
+    assert remains(tmp_path / "run") == expected
 
 
 def test_a_run_without_a_checkpoint_starts_again(tmp_path):
@@ -214,15 +279,17 @@ def test_tensorboard_has_no_doubled_points(tmp_path):
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
     settings = {"tensorboard": True, "checkpoint_every": 3}
-    assert killed_after(0.35, tmp_path / "run", "CartPole-v1", settings | {"steps": 32 * 60})
-    start_or_resume(tmp_path / "run", "CartPole-v1", settings)
-    files = list((tmp_path / "run" / "tensorboard").iterdir())
-    steps = [event.step for file in files for event in EventFileLoader(str(file)).Load() if _is_loss(event)]
-    assert steps == [row["env_steps"] for row in RunDirectory(tmp_path / "run").read_metrics()]
+    stopped(tmp_path / "run", "CartPole-v1", settings, after=5)
+    run = RunDirectory(tmp_path / "run")
+    shutil.rmtree(run.checkpoints / "00000005")  # which a kill would not have left: iterations 4 and 5 come again
+    start_or_resume(run.path, "CartPole-v1", settings)
+    events = [event for file in run.tensorboard.iterdir() for event in EventFileLoader(str(file)).Load()]
+    assert steps_of("losses/policy_loss", events) == [row["env_steps"] for row in run.read_metrics()]
+    assert steps_of("charts/episodic_return", events) == [row["env_steps"] for row in run.read_episodes()]
 
 
-def _is_loss(event) -> bool:
-    return any(value.tag == "losses/policy_loss" for value in event.summary.value)
+def steps_of(tag: str, events: list) -> list[int]:
+    return sorted(event.step for event in events for value in event.summary.value if value.tag == tag)
 
 
 def edited(run, **resolved):
@@ -245,11 +312,45 @@ def test_a_path_that_cannot_be_had_is_named(tmp_path, monkeypatch):
         spo.resume(run.path)
 
 
-def test_other_versions_are_told_and_marked(tmp_path, monkeypatch, capsys):
+def test_the_recorded_path_is_taken(tmp_path):
+    """What was chosen when the run began, not what would be chosen now."""
     stopped(tmp_path / "run", "CartPole-v1", {}, after=2)
-    monkeypatch.setattr("spo.trainer.versions", lambda: {"torch": "9.9"})
+    run, seen = RunDirectory(tmp_path / "run"), []
+    edited(run, backend="process", seam_every=7)
+    shutil.rmtree(run.checkpoints)
+    spo.resume(run.path, quiet=True, callback=lambda training, row: seen.append(training) or False)
+    assert (seen[0].backend, seen[0].config.seam_every) == ("process", 7)
+
+
+def test_a_run_killed_while_it_compiles_is_resumed(tmp_path, monkeypatch):
+    expected = whole(tmp_path)
+
+    def die(training):
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(Training, "choose_update_path", die)
+        spo.train("CartPole-v1", **SHORT, out=str(tmp_path / "run"))
     spo.resume(tmp_path / "run", quiet=True)
-    assert "and is 9.9" in capsys.readouterr().err
+    assert remains(tmp_path / "run") == expected
+    assert RunDirectory(tmp_path / "run").read_config()["resolved"]["update"] == "eager"
+
+
+def test_the_run_that_another_began_from_is_not_needed_again(tmp_path):
+    whole(tmp_path)
+    stopped(tmp_path / "run", "CartPole-v1", {"init_from": str(tmp_path / "whole")}, after=2)
+    shutil.rmtree(tmp_path / "whole")
+    assert spo.resume(tmp_path / "run", quiet=True).summary["env_steps"] == 256
+
+
+@pytest.mark.parametrize("what, name", [("versions", "torch"), ("machine", "processor")])
+def test_other_surroundings_are_told_and_marked_for_good(what, name, tmp_path, monkeypatch, capsys):
+    stopped(tmp_path / "run", "CartPole-v1", {}, after=2)
+    monkeypatch.setattr(f"spo.trainer.{what}", lambda: {name: "9.9"})
+    spo.resume(tmp_path / "run", quiet=True, callback=lambda training, row: training.iteration < 4)
+    assert f"{name} was" in (told := capsys.readouterr().err) and "and is 9.9" in told
+    monkeypatch.undo()
+    spo.resume(tmp_path / "run", quiet=True)
     assert not RunDirectory(tmp_path / "run").read_status()["exact"]
 
 
@@ -281,16 +382,45 @@ def test_two_processes_never_share_a_run(tmp_path):
     spo.resume(run.path, quiet=True)
 
 
-def test_the_state_holds_everything_that_changes(tmp_path):
-    """Two trainings, one restored from the other's state: both go on alike, though one never lived its past."""
-    from probes import training
+def test_a_directory_that_was_used_meanwhile_is_left_alone(tmp_path, monkeypatch):
+    """Another process trains there after this one has looked, and before it takes the lock."""
+    locked = RunDirectory.locked
 
-    first, second = (training("Pendulum-v1", envs=2, horizon=32, seed=3, objective="ppo-penalty") for _ in range(2))
+    def late(run):
+        monkeypatch.undo()
+        start_or_resume(run.path, "CartPole-v1", {})
+        return locked(run)
+
+    monkeypatch.setattr(RunDirectory, "locked", late)
+    with pytest.raises(Refusal, match="already holds a run"):
+        spo.train("CartPole-v1", **SHORT, out=str(tmp_path / "run"))
+
+
+@pytest.mark.parametrize("settings", [{"objective": "ppo-penalty"}, {"lr_schedule": "adaptive-kl"}], ids=str)
+def test_the_state_holds_everything_that_changes(settings):
+    """Two trainings, one restored from the other's state: both go on alike, though one never lived its past."""
+    first, second = (training("Pendulum-v1", envs=2, horizon=96, seed=3, **settings) for _ in range(2))
     for _ in range(3):
-        first.iterate()
-    second.restore(json.loads(json.dumps(checkpoint.split(first.state())[1])) | _arrays(first))
+        first.timed(first.iterate()[0], seconds=1.5)
+    arrays, values = checkpoint.split(first.state())
+    second.restore(checkpoint.join(arrays, json.loads(json.dumps(values))))
+    assert bits(second.state()) == bits(first.state())
     assert first.iterate() == second.iterate()
 
 
-def _arrays(training) -> dict:
-    return checkpoint.join(*checkpoint.split(training.state()))
+def test_the_state_is_a_copy():
+    """What a signal saves in the middle of an iteration is what was there before it."""
+    run = training("CartPole-v1", envs=2, horizon=32, objective="ppo-penalty")
+    run.iterate()
+    state = run.state()
+    before = bits(state)
+    run.iterate()
+    run.departures.append("something else")
+    assert bits(state) == before
+    assert bits(run.state()) != before
+
+
+def test_only_the_actions_of_running_episodes_are_remembered():
+    run = training("CartPole-v1", envs=2, horizon=128)
+    run.iterate()
+    assert len(run.envs.actions) == run.envs.totals.length.max() < 128

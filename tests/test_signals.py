@@ -6,10 +6,15 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
-from crash import child, remains, start_or_resume
+import spo
+from crash import SHORT, child, remains, start_or_resume
+from probes import Slow
+from spo.interrupts import HANDLED
 from spo.rundir import RunDirectory
 
 LONG = {"steps": 32 * 4000, "checkpoint_every": 0}
@@ -77,6 +82,77 @@ def test_a_second_signal_stops_at_once_and_corrupts_nothing(tmp_path):
         assert process.exitcode in (-signal.SIGTERM, -signal.SIGINT, 128 + signal.SIGTERM, 128 + signal.SIGINT)
     start_or_resume(tmp_path / "run", "CartPole-v1", settings)
     assert remains(tmp_path / "run") == remains(tmp_path / "whole")
+
+
+def begun(out, *arguments):
+    """The process of a run that has passed its set-up."""
+    process = child(out, *arguments)
+    wait_for(lambda: (out / "config.json").exists())
+    time.sleep(1.0)
+    return process
+
+
+def code_within(seconds: float, process) -> int | None:
+    """The exit code of a process, or None if it is not over in time; then it is ended."""
+    process.join(seconds)
+    code = process.exitcode
+    process.kill()
+    process.join()
+    return code
+
+
+PHASES = {
+    "rollout": (partial(Slow, 0.05), {"horizon": 4096, "steps": 8192}),
+    "update": ("CartPole-v1", {"epochs": 10**6}),
+    "evaluation": (partial(Slow, 0.01), {"eval_every": 1}),
+}
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_signal_is_answered_in_every_phase(phase, tmp_path):
+    """Each of these would go on for minutes."""
+    process = begun(tmp_path / "run", *PHASES[phase])
+    os.kill(process.pid, signal.SIGTERM)
+    assert code_within(5, process) == 128 + signal.SIGTERM
+
+
+def test_a_second_signal_does_not_wait_for_the_step(tmp_path):
+    process = begun(tmp_path / "run", partial(Slow, 60.0), {})
+    os.kill(process.pid, signal.SIGTERM)
+    process.join(0.5)
+    assert process.exitcode is None
+    os.kill(process.pid, signal.SIGINT)
+    assert code_within(5, process) == -signal.SIGINT
+
+
+def test_workers_leave_signals_to_their_parent(tmp_path):
+    """Ctrl-C reaches the whole group; the step under way is finished all the same."""
+    process = begun(tmp_path / "run", partial(Slow, 0.5), {"backend": "process", "envs": 1, "threads": 1}, os.setsid)
+    os.killpg(process.pid, signal.SIGINT)
+    assert code_within(10, process) == 128 + signal.SIGINT
+
+
+def test_a_signal_strikes_between_steps_and_is_forgotten_afterwards(tmp_path):
+    handlers, went_on = [signal.getsignal(number) for number in HANDLED], []
+
+    def ask(training, row):
+        os.kill(os.getpid(), signal.SIGTERM)
+        went_on.append(training.iteration)
+
+    with pytest.raises(KeyboardInterrupt, match="stopped by SIGTERM"):
+        spo.train("CartPole-v1", **SHORT, out=str(tmp_path / "run"), callback=ask)
+    assert went_on == [1]
+    assert [signal.getsignal(number) for number in HANDLED] == handlers
+    try:
+        spo.resume(tmp_path / "run", quiet=True)
+    except KeyboardInterrupt:
+        pytest.fail("the second run heard the first one's signal")
+
+
+def test_any_thread_can_train(tmp_path):
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(start_or_resume, tmp_path / "run", "CartPole-v1", {}).result()
+    assert run.summary["env_steps"] == 256
 
 
 @pytest.mark.parametrize("phase", ["evaluation", "set-up"])

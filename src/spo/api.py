@@ -2,11 +2,14 @@
 
 import os
 
-from spo.envs.making import EnvMaker, MakeEnv
+from spo.checkpoint import Tree
+from spo.checks import check_range
+from spo.envs.making import EnvMaker, MakeEnv, names_module
 from spo.errors import Refusal
 from spo.evaluation import Evaluation, evaluate_policy
 from spo.policy import Policy, load_policy
-from spo.rundir import RunDirectory, write_json
+from spo.recording import read_record
+from spo.rundir import LARGEST_TEXT, RunDirectory, read_bounded, write_json, writing
 
 
 def load(run: str | os.PathLike) -> Policy:
@@ -26,17 +29,28 @@ def evaluate(
     """Plays episodes with a run's frozen policy and writes evaluation.json into the run directory."""
     if episodes < 1:
         raise Refusal(f"--episodes {episodes} is not accepted: it must be a whole number of at least 1")
+    check_range("seed", seed)
     directory = RunDirectory.open(run)
-    settings = directory.read_config()["settings"]
+    settings = _settings(directory)
+    if env is None:
+        env = _safe_id(settings)
     policy = load_policy(run)
-    make_env = EnvMaker(env or _safe_id(settings["env"]), settings["env_arg"])
+    make_env = EnvMaker(env, settings["env_arg"])
     result = evaluate_policy(policy, make_env, episodes, seed, deterministic, video)
-    write_json(directory.evaluation, result.as_json())
+    with writing(str(directory.evaluation)):
+        write_json(directory.evaluation, result.as_json())
     return result
 
 
-def _safe_id(env_id: str) -> str:
-    """An id that names a module would import it: that needs the user's word, not the file's."""
-    if ":" in env_id:
-        raise Refusal(f"environment {env_id!r} names a module to import; repeat it with --env to allow that")
-    return env_id
+def _settings(directory: RunDirectory) -> Tree:
+    try:
+        return read_record(read_bounded(directory.config, LARGEST_TEXT))["settings"]
+    except (OSError, ValueError, RecursionError) as error:
+        raise Refusal(f"{directory.config} is damaged: {error}")
+
+
+def _safe_id(settings: Tree) -> str:
+    """What names a module would import it: that needs the user's word, not the file's."""
+    if names_module([settings["env"], settings["env_arg"]]):
+        raise Refusal(f"environment {settings['env']!r} names a module to import; repeat it with --env to allow that")
+    return settings["env"]

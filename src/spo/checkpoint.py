@@ -20,10 +20,21 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load, save
 
-from spo.rundir import RunDirectory, canonical, read_bounded, sync, write_file
+from spo.rundir import (
+    LARGEST_FILE,
+    LARGEST_TEXT,
+    RunDirectory,
+    canonical,
+    checked_header,
+    parse_json,
+    read_bounded,
+    sync,
+    write_file,
+)
 
 FORMAT = 1
 ARRAYS, VALUES, CONFIG, MANIFEST = "state.safetensors", "state.json", "config.json", "manifest.json"
+LARGEST = {ARRAYS: LARGEST_FILE, VALUES: LARGEST_TEXT, CONFIG: LARGEST_TEXT}
 SEPARATOR = "/"
 DAMAGED = "damaged-"
 
@@ -115,14 +126,14 @@ def _set_aside(path: Path) -> Path:
 def read(run: RunDirectory, path: Path) -> Boundary:
     """A checkpoint whose every byte matches its manifest, or Damage."""
     try:
-        manifest = unsealed(read_bounded(path / MANIFEST))
+        manifest = unsealed(read_bounded(path / MANIFEST, LARGEST_TEXT))
         if manifest["format"] != FORMAT:
             raise ValueError(f"its format is {manifest['format']!r}, this version reads {FORMAT}")
-        contents = {name: _proven(path / name, entry) for name, entry in manifest["files"].items()}
+        contents = {name: _proven(path / name, manifest["files"][name]) for name in LARGEST}
         if manifest["iteration"] != int(path.name):
             raise ValueError(f"it belongs to iteration {manifest['iteration']}")
         _check_logs(run, manifest["logs"])
-        state = join(load(contents[ARRAYS]), json.loads(contents[VALUES]))
+        state = join(load(checked_header(contents[ARRAYS])), parse_json(contents[VALUES]))
         return Boundary(manifest["iteration"], state, manifest["logs"])
     except Exception as error:  # whatever a damaged file provokes in a parser is damage
         raise Damage(f"{type(error).__name__}: {error}" if not isinstance(error, ValueError) else str(error))
@@ -130,18 +141,21 @@ def read(run: RunDirectory, path: Path) -> Boundary:
 
 def config_copy(path: Path) -> bytes:
     """The run's config.json as it was when this checkpoint was made; proven by `read` before."""
-    return read_bounded(path / CONFIG)
+    return read_bounded(path / CONFIG, LARGEST[CONFIG])
 
 
 def _proven(path: Path, entry: Mapping[str, object]) -> bytes:
-    content = read_bounded(path)
+    content = read_bounded(path, min(entry["bytes"], LARGEST[path.name]))
     if len(content) != entry["bytes"] or _digest(content) != entry["sha256"]:
         raise ValueError(f"{path.name} does not match its checksum")
     return content
 
 
 def _check_logs(run: RunDirectory, logs: Mapping[str, int]) -> None:
+    own = [path.name for path in run.logs]
     for name, size in logs.items():
+        if name not in own or type(size) is not int or size < 0:
+            raise ValueError(f"it continues {name!r} from {size!r}; accepted are {', '.join(own)} and numbers of bytes")
         found = (run.path / name).stat().st_size if (run.path / name).exists() else 0
         if found < size:
             raise ValueError(f"{name} has {found} bytes, this checkpoint continues it from {size}")
@@ -182,8 +196,32 @@ def join(arrays: Mapping[str, np.ndarray], values: Tree) -> Tree:
         place = values
         for parent in parents:
             place = place[parent]
+        if name in place:
+            raise ValueError(f"{path} stands twice in it")
         place[name] = array
     return values
+
+
+def check_alike(state: Tree, own: Tree, path: str = "") -> None:
+    """ValueError unless a state is one that this training can take over: the same names, arrays, kinds of values."""
+    for name in sorted(state.keys() | own.keys()):
+        found, wanted = (tree.get(name) for tree in (state, own))
+        if isinstance(found, dict) and isinstance(wanted, dict):
+            check_alike(found, wanted, path + name + SEPARATOR)
+        elif _kind(found) != _kind(wanted) and not _is_empty(wanted, found):
+            raise ValueError(f"{path}{name} is {_kind(found)}, this run has {_kind(wanted)}")
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} {value.shape}"
+    return "a number" if type(value) in (int, float) else type(value).__name__
+
+
+def _is_empty(wanted: object, found: object) -> bool:
+    """What has no length yet, such as the actions of episodes that just began, may have any."""
+    are_arrays = isinstance(wanted, np.ndarray) and isinstance(found, np.ndarray)
+    return are_arrays and len(wanted) == 0 and wanted.shape[1:] == found.shape[1:]
 
 
 def truncate_logs(run: RunDirectory, logs: Mapping[str, int]) -> None:

@@ -1,30 +1,44 @@
 """What each setting accepts, and the sentence for what it does not."""
 
 import dataclasses
-import math
+import json
 import os
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from spo import flags
 from spo.config import Config
 from spo.errors import Refusal
+from spo.networks import LARGEST_LAYER, MOST_LAYERS
+from spo.objectives import OBJECTIVES
 
 FIELDS = {field.name: field for field in dataclasses.fields(Config)}
 HINTS = typing.get_type_hints(Config)
+
+LARGEST_SINGLE = 3e38
+"""About the largest number that torch can take over into a 32-bit float."""
+LARGEST_BATCH = 2**26
+
+
+def whole(lowest: int, highest: int) -> tuple[str, Callable[[int], bool]]:
+    return f"a whole number from {lowest} to {highest}", lambda x: lowest <= x <= highest
+
 
 ABOVE_ZERO = ("a number above 0", lambda x: x > 0)
 ABOVE_ZERO_OR_OFF = ("a number above 0, or off", lambda x: x == "off" or (not isinstance(x, str) and x > 0))
 NOT_NEGATIVE = ("a number of at least 0", lambda x: x >= 0)
 UP_TO_ONE = ("a number from 0 to 1", lambda x: 0 <= x <= 1)
 BETWEEN_ZERO_AND_ONE = ("a number above 0 and below 1", lambda x: 0 < x < 1)
-COUNT = ("a whole number of at least 1", lambda x: x >= 1)
-LAYERS = ("whole numbers of at least 1", lambda sizes: all(size >= 1 for size in sizes))
+COUNT, COUNT_OR_ZERO, CORES = whole(1, 2**31 - 1), whole(0, 2**31 - 1), whole(1, os.cpu_count() or 1)
+LAYERS = (
+    f"up to {MOST_LAYERS} whole numbers from 1 to {LARGEST_LAYER}",
+    lambda sizes: len(sizes) <= MOST_LAYERS and all(1 <= size <= LARGEST_LAYER for size in sizes),
+)
 
 RANGES = {
-    "seed": ("a whole number from 0 to 2147483647", lambda x: 0 <= x < 2**31),
+    "seed": COUNT_OR_ZERO,
     "epsilon": BETWEEN_ZERO_AND_ONE,
     "epsilon_high": ABOVE_ZERO,
     "epsilon_next": BETWEEN_ZERO_AND_ONE,
@@ -42,9 +56,9 @@ RANGES = {
     "backtrack": BETWEEN_ZERO_AND_ONE,
     "backtrack_steps": COUNT,
     "lr_kl_target": ABOVE_ZERO,
-    "steps": COUNT,
-    "envs": COUNT,
-    "horizon": COUNT,
+    "steps": whole(1, 10**15),
+    "envs": whole(1, 2**16),
+    "horizon": whole(1, 2**20),
     "epochs": COUNT,
     "minibatches": COUNT,
     "learning_rate": ABOVE_ZERO,
@@ -58,17 +72,14 @@ RANGES = {
     "target_kl": ABOVE_ZERO,
     "hidden": LAYERS,
     "critic_hidden": LAYERS,
-    "env_timeout": ABOVE_ZERO,
-    "checkpoint_every": ("a whole number of at least 0", lambda x: x >= 0),
+    "env_timeout": ("a number above 0, of at most 1000000", lambda x: 0 < x <= 10**6),
+    "checkpoint_every": COUNT_OR_ZERO,
     "keep": COUNT,
     "replay_limit": COUNT,
     "seam_every": COUNT,
     "record_ratios": ("whole numbers of at least 1", lambda iterations: all(number >= 1 for number in iterations)),
-    "eval_every": ("a whole number of at least 0", lambda x: x >= 0),
-    "threads": (
-        f"a whole number from 1 to {os.cpu_count()} (the cores of this machine)",
-        lambda x: 1 <= x <= os.cpu_count(),
-    ),
+    "eval_every": COUNT_OR_ZERO,
+    "threads": (f"{CORES[0]} (the cores of this machine)", CORES[1]),
 }
 """What each setting accepts, in words and as a test; the words are the error message."""
 
@@ -76,6 +87,14 @@ RANGES = {
 def typed(values: Mapping[str, object]) -> dict[str, object]:
     """The values as the fields want them, or a refusal that names the field."""
     return {name: _as_field(name, value) for name, value in values.items()}
+
+
+def built(values: Mapping[str, object]) -> Config:
+    """A Config of settings from a file, or a refusal that names the setting that is wrong or missing."""
+    for name, field in FIELDS.items():
+        if name not in values and field.default is field.default_factory is dataclasses.MISSING:
+            raise Refusal(f"setting {name!r} is missing; it must be {_words(name, HINTS[name])}")
+    return Config(**typed(values))
 
 
 def _as_field(name: str, value: object) -> object:
@@ -87,8 +106,8 @@ def _as_field(name: str, value: object) -> object:
     if isinstance(value, list):
         value = tuple(value)
     if not _fits(value, accepted):
-        raise Refusal(f"{flag(name)} {value!r} is not accepted: it must be {_words(name, accepted)}")
-    return float(value) if accepted is float else value
+        raise Refusal(f"{flag(name)} {shown(value)} is not accepted: it must be {_words(name, accepted)}")
+    return float(value) if accepted is float and _is_single(value) else value
 
 
 def _fits(value: object, accepted: object) -> bool:
@@ -100,10 +119,27 @@ def _fits(value: object, accepted: object) -> bool:
     if origin in (types.UnionType, typing.Union):
         return any(_fits(value, argument) for argument in arguments)
     if origin is dict:
-        return isinstance(value, dict)
+        return isinstance(value, dict) and _can_be_recorded(value)
     if accepted in (int, float):
         return isinstance(value, (int, accepted)) and not isinstance(value, bool)
     return isinstance(value, accepted)
+
+
+def _can_be_recorded(value: dict) -> bool:
+    """Whether config.json can hold it."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return all(isinstance(name, str) for name in value)
+
+
+def _is_single(value: object) -> bool:
+    """Whether a number fits a 32-bit float, so that neither this process nor torch overflows; NaN does not."""
+    return not isinstance(value, int | float) or abs(value) <= LARGEST_SINGLE
+
+
+KINDS = {dict: "names with JSON values", bool: "true or false", str: "text", int: "a whole number", float: "a number"}
 
 
 def _words(name: str, accepted: object) -> str:
@@ -111,8 +147,15 @@ def _words(name: str, accepted: object) -> str:
         return "one of " + ", ".join(typing.get_args(accepted))
     if name in RANGES:
         return RANGES[name][0]
-    kinds = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}
-    return kinds.get(accepted, "of another type")
+    kinds = (accepted, typing.get_origin(accepted), *typing.get_args(accepted))
+    return next(words for kind, words in KINDS.items() if kind in kinds)
+
+
+def shown(value: object) -> str:
+    try:
+        return repr(value)
+    except (ValueError, RecursionError):  # Python writes no number of more than 4300 digits
+        return "of more digits than can be shown"
 
 
 def flag(name: str) -> str:
@@ -121,31 +164,45 @@ def flag(name: str) -> str:
 
 def checked(config: Config) -> Config:
     """The same config, or a refusal that names the value and what is accepted."""
-    for name, (words, accepts) in RANGES.items():
-        value = getattr(config, name)
-        if value is not None and not (_is_finite(value) and accepts(value)):
-            shown = " ".join(map(str, value)) if isinstance(value, tuple) else value
-            raise Refusal(f"{flag(name)} {shown} is not accepted: it must be {words}")
+    typed(vars(config))
+    for name in RANGES:
+        check_range(name, getattr(config, name))
     _check_objective_settings(config)
     _check_batch(config)
     return config
 
 
-def _is_finite(value: object) -> bool:
-    return not isinstance(value, float) or math.isfinite(value)
+def check_range(name: str, value: object, named: str = "") -> None:
+    words, accepts = RANGES[name]
+    if value is None or (_is_single(value) and accepts(value)):
+        return
+    told = " ".join(map(shown, value)) if isinstance(value, tuple) else shown(value)
+    limit = f", of at most {LARGEST_SINGLE:g}" if accepts(value) else ""
+    raise Refusal(f"{named or flag(name) + ' '}{told} is not accepted: it must be {words}{limit}")
 
 
 def _check_objective_settings(config: Config) -> None:
     own = config.resolved_objective.settings
-    for name, value in config.given_objective_settings.items():
+    accepted = f"does not belong to objective {config.objective}; its settings: {', '.join(map(flag, own)) or 'none'}"
+    strange = sorted(config.given_objective_settings.keys() - config.objective_arg.keys() - own.keys())
+    if strange:
+        raise Refusal(f"{flag(strange[0])} {accepted}")
+    for name, value in config.objective_arg.items():
+        named, told = f"--objective-arg {name}=", value if isinstance(value, str) else shown(value)
         if name not in own:
-            settings = ", ".join(map(flag, own)) or "none"
-            raise Refusal(f"{flag(name)} does not belong to objective {config.objective}; its settings: {settings}")
-        if name in config.objective_arg and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise Refusal(f"--objective-arg {name}={value} is not accepted: it must be a number")
+            raise Refusal(f"{named}{told} {accepted}")
+        if not (_fits(value, float) and _is_single(value)):
+            raise Refusal(f"{named}{told} is not accepted: it must be a number")
+        if config.objective in OBJECTIVES:  # an objective of the user's own has ranges of its own
+            check_range(name, value, named)
 
 
 def _check_batch(config: Config) -> None:
+    if config.batch_size > LARGEST_BATCH:
+        raise Refusal(
+            f"--horizon {config.horizon} is not accepted: {config.envs} envs make a batch of {config.batch_size:,}"
+            f" samples; it must have up to {LARGEST_BATCH:,}"
+        )
     if config.batch_size % config.minibatches:
         raise Refusal(
             f"--minibatches {config.minibatches} does not divide the batch of {config.batch_size} samples"

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import re
 import sys
 
 # Acting multiplies small matrices: more threads of NumPy's only fight with stepping. Read when NumPy is imported.
@@ -10,6 +11,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import dropwhile, takewhile
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import tyro
@@ -34,6 +36,7 @@ usage: spo COMMAND [...]
   spo pack DIR          make a sweep's results small enough to publish
   spo objectives        list the policy objectives
   spo figures NAME      draw a figure of the paper (spo figures --help lists them)
+  spo report DIR        make one page of a sweep's results (spo bench and spo compare make sweeps)
   spo theory            check the paper's theorems on small random MDPs
   spo --version         print the version
 
@@ -42,7 +45,9 @@ Simple Policy Optimization (Xie et al., ICML 2025)."""
 
 def main() -> None:
     """Runs a command; a refusal is one sentence on standard error and exit code 2."""
-    sys.path.insert(0, os.getcwd())  # so that --objective and ENV find a user's module here, as python -m would
+    if any(":" in argument for argument in sys.argv[1:]):
+        # A module is named, and may lie here. It comes last: a file here must not pass for an installed package.
+        sys.path.append(os.curdir)
     try:
         dispatch(sys.argv[1:])
     except Refusal as refusal:
@@ -80,12 +85,13 @@ def parse_train(arguments: list[str]) -> "Config":
     from spo.presets import unchecked_config
 
     if {"-h", "--help"} & set(arguments):  # tyro prints it, with the paper's settings as defaults
-        return parse(Config, arguments, "spo train", unchecked_config("ENV", None, None, None))
+        return parse(Config, arguments, "spo train", unchecked_config("ENV", None, None, None, None))
     if not arguments or arguments[0].startswith("-"):
         raise Refusal("ENV is missing: name an environment first, as in spo train HalfCheetah-v4")
     paper = {"--paper": True, "--no-paper": False}
     asked = next((paper[argument] for argument in reversed(arguments) if argument in paper), None)
-    defaults = unchecked_config(arguments[0], _value_of("--preset", arguments), _value_of("--config", arguments), asked)
+    preset, config, objective = (_value_of(flag, arguments) for flag in ("--preset", "--config", "--objective"))
+    defaults = unchecked_config(arguments[0], preset, config, asked, objective)
     return checked(parse(Config, arguments, "spo train", defaults))
 
 
@@ -137,10 +143,11 @@ def bench_command(arguments: list[str]) -> None:
 def compare_command(arguments: list[str]) -> None:
     from pathlib import Path
 
-    from spo.bench.compare import default_directory, plan_of
+    from spo.bench.compare import check, default_directory, plan_of
     from spo.bench.sweep import bench
 
     given, settings = parse(CompareArguments, arguments, "spo compare", return_unknown_args=True)
+    check(given.objectives, given.seeds, settings)
     configs = {name: parse_train([given.env, "--objective", name, *settings]) for name in given.objectives}
     out = Path(given.out) if given.out else default_directory(given.env)
     bench(plan_of(configs, given.seeds), out, given.jobs, given.executor, given.ray_address, given.retry_failed)
@@ -174,6 +181,16 @@ def figures_command(arguments: list[str]) -> None:
         print(path)
 
 
+def report_command(arguments: list[str]) -> None:
+    from pathlib import Path
+
+    from spo.bench.report import make_report
+
+    given = parse(ReportArguments, arguments, "spo report")
+    for path in make_report(Path(given.directory), Path(given.out) if given.out else None):
+        print(path)
+
+
 def theory_command(arguments: list[str]) -> None:
     from pathlib import Path
 
@@ -194,6 +211,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "pack": pack_command,
     "objectives": objectives_command,
     "figures": figures_command,
+    "report": report_command,
     "theory": theory_command,
 }
 
@@ -300,6 +318,16 @@ class PackArguments:
 
 
 @dataclass(frozen=True)
+class ReportArguments:
+    """Makes a page of a sweep's results that needs nothing but itself, and results.csv beside it."""
+
+    directory: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+    """A directory that spo bench or spo compare made."""
+    out: Annotated[flags.OptionalText, tyro.conf.arg(aliases=["-o"])] = None
+    """The page (unset: report.html in the directory)."""
+
+
+@dataclass(frozen=True)
 class TheoryArguments:
     """Checks the paper's theorems on small random MDPs that are solved exactly, and draws an example of each."""
 
@@ -335,21 +363,34 @@ def parse(kind: type[Settings], arguments: list[str], program: str, default: Set
 
 
 def _sentence(box: str) -> str:
-    """The text of tyro's error box, up to its first rule."""
-    lines = [line.strip("│ ") for line in box.splitlines()[1:]]
-    text = []
-    for line in lines:
-        if set(line) <= set("─╰╯"):
-            break
-        text.append(line)
-    return " ".join(text)
+    """The text of tyro's error box, up to its first rule, without the colours of a terminal."""
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip("│ ") for line in box.splitlines()[1:]]
+    told = dropwhile(_is_rule, lines)
+    text = " ".join(takewhile(lambda line: not _is_rule(line), told))
+    for pattern, words in PLAIN.items():
+        text = re.sub(pattern, words, text)
+    return text
+
+
+def _is_rule(line: str) -> bool:
+    return set(line) <= set("─╰╯-")
+
+
+PLAIN = {
+    r"could not convert string to float: (.*)": r"\1 is not a number",
+    r"invalid literal for int\(\) with base 10: (.*)": r"\1 is not a whole number",
+    r"Could not find valid parse for arguments: \[(.*)\]": r"\1 are not whole numbers",
+    r"Exceeds the limit \(\d+ digits\).*": r"a number of so many digits is not accepted",
+}
+"""What Python says of a value, and what a user should read."""
 
 
 def _value_of(flag: str, arguments: list[str]) -> str | None:
-    """The value of a flag that decides the defaults of all others."""
+    """The value of a flag that decides the defaults of all others; the last one counts."""
+    found = None
     for position, argument in enumerate(arguments):
         if argument.startswith(flag + "="):
-            return argument.removeprefix(flag + "=")
-        if argument == flag and position + 1 < len(arguments):
-            return arguments[position + 1]
-    return None
+            found = argument.removeprefix(flag + "=")
+        elif argument == flag and position + 1 < len(arguments):
+            found = arguments[position + 1]
+    return found

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from spo import checkpoint
-from spo.checkpoint import Damage, unsealed
-from spo.errors import Refusal
+from spo.checkpoint import Damage
+from spo.errors import Refusal, printable
 from spo.policy import load_policy
-from spo.rundir import RunDirectory, read_bounded
+from spo.recording import read_record
+from spo.rundir import LARGEST_LOG, LARGEST_TEXT, RunDirectory, read_bounded
 
 Finding = tuple[bool, str]
 """Whether all is well, and a sentence."""
@@ -18,12 +19,12 @@ Finding = tuple[bool, str]
 def examine(run: str | os.PathLike) -> bool:
     """Prints a line for each part of the run; whether all of them are well."""
     directory = RunDirectory(run)
-    if not directory.path.is_dir():
-        raise Refusal(f"{run} is not a directory")
+    if not os.path.isdir(directory.path):
+        raise Refusal(f"{run} is not a directory; accepted is the directory of a run")
     findings = list(all_findings(directory))
     for is_well, sentence in findings:
-        print(f"{'ok     ' if is_well else 'PROBLEM'}  {sentence}")
-    print(advice(directory, findings))
+        print(f"{'ok     ' if is_well else 'PROBLEM'}  {printable(sentence)}")
+    print(printable(advice(directory, findings)))
     return all(is_well for is_well, _ in findings)
 
 
@@ -35,6 +36,8 @@ def all_findings(run: RunDirectory) -> Iterator[Finding]:
             yield _log(path)
     yield from _checkpoints(run)
     yield from _remains(run)
+    for path in run.strangers():
+        yield False, f"{path.relative_to(run.path)}: it is not what a run leaves there"
     if run.policy.exists():
         yield _policy(run)
 
@@ -43,6 +46,8 @@ def advice(run: RunDirectory, findings: list[Finding]) -> str:
     """The one thing to do next."""
     if holder := run.holder():
         return f"the run is going on ({holder}): nothing to do"
+    if run.strangers():
+        return "nothing is resumed or evaluated here before what no run leaves is gone"
     state, good = _state(run), _good_checkpoints(run)
     if not findings[0][0] and not good:
         return "nothing here can be resumed: start the run again"
@@ -54,18 +59,21 @@ def advice(run: RunDirectory, findings: list[Finding]) -> str:
 
 def _config(run: RunDirectory) -> Finding:
     try:
-        settings = unsealed(read_bounded(run.config))["settings"]
+        settings = read_record(read_bounded(run.config, LARGEST_TEXT))["settings"]
         return True, f"config.json: {settings['env']}, {settings['objective']}, seed {settings['seed']}"
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         remedy = "resuming restores it from a checkpoint" if _good_checkpoints(run) else "it cannot be restored"
         return False, f"config.json: {error}; {remedy}"
 
 
 def _status(run: RunDirectory) -> Finding:
     try:
-        status = run.read_status()
-    except Refusal as refusal:
-        return False, f"status.json: {refusal}; resuming writes it again"
+        return _told_status(run, run.read_status())
+    except (Refusal, LookupError, TypeError) as error:
+        return False, f"status.json: {error}; resuming writes it again"
+
+
+def _told_status(run: RunDirectory, status: dict) -> Finding:
     state, holder = status.get("state"), run.holder()
     if state == "running" and not holder:
         return False, f"status.json: the run was killed after iteration {status['iteration']}"
@@ -75,16 +83,15 @@ def _status(run: RunDirectory) -> Finding:
 
 
 def _log(path: Path) -> Finding:
-    content = path.read_bytes()
-    lines = content.splitlines(keepends=True)
+    try:
+        lines = read_bounded(path, LARGEST_LOG).splitlines(keepends=True)
+    except (OSError, ValueError) as error:
+        return False, f"{path.name}: {error}"
     for number, line in enumerate(lines, 1):
         try:
-            json.loads(line)
-        except ValueError:
-            return (
-                False,
-                f"{path.name}: line {number} of {len(lines)} is damaged; resuming cuts what is new",
-            )
+            dict(json.loads(line))
+        except (ValueError, TypeError, RecursionError):
+            return False, f"{path.name}: line {number} of {len(lines)} is damaged; resuming cuts what is new"
     return True, f"{path.name}: {len(lines)} rows"
 
 

@@ -1,6 +1,7 @@
 """Types of settings that a command line writes in its own way: 200k, off, key=value."""
 
 import ast
+from pathlib import Path
 from typing import Annotated
 
 import tyro
@@ -38,7 +39,7 @@ def parse_key_values(texts: list[str]) -> dict[str, object]:
 def _literal(text: str) -> object:
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return {"true": True, "false": False}.get(text, text)
 
 
@@ -54,6 +55,7 @@ def _one(metavar: str, parse) -> tyro.constructors.PrimitiveConstructorSpec:
 
 Steps = Annotated[int, _one("STEPS", parse_steps)]
 OptionalText = Annotated[str | None, _one("TEXT", str)]
+OptionalPath = Annotated[Path | None, _one("PATH", Path)]
 OptionalNumber = Annotated[float | None, _one("NUMBER", float)]
 NumberOrOff = Annotated[float | str | None, _one("NUMBER|off", parse_number_or_off)]
 OptionalCount = Annotated[int | None, _one("COUNT", int)]

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from spo.config import Config
-from spo.errors import Refusal
+from spo.errors import Refusal, printable
 from spo.rundir import RunDirectory
 
 Row = dict[str, float]
@@ -131,12 +131,11 @@ def announce(config: Config, choices: str) -> None:
     settings = ", ".join(f"{name} {show(value)}" for name, value in config.objective_settings.items())
     behaviour = "the authors' behaviour" if config.paper else "default behaviour"
     layers = "-".join(map(str, config.hidden)) or config.encoder
-    print(
+    told = (
         f"{config.env} · {config.objective} {settings} · preset {config.preset}, {behaviour} · policy {layers}"
-        f" · seed {config.seed} · {config.total_steps:,} steps\n{choices}",
-        file=sys.stderr,
-        flush=True,
+        f" · seed {config.seed} · {config.total_steps:,} steps"
     )
+    print(printable(told), choices, sep="\n", file=sys.stderr, flush=True)
 
 
 def print_summary(config: Config, summary: Row, directory: RunDirectory) -> None:

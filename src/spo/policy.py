@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import json
 import os
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,14 +15,13 @@ from safetensors.torch import load, save
 from spo.distributions import Gaussian, distribution_for
 from spo.encoders import ENCODERS
 from spo.errors import Refusal
-from spo.networks import ACTIVATIONS, ActorCritic, actor_for
+from spo.networks import ACTIVATIONS, LARGEST_LAYER, LARGEST_NETWORK, MOST_LAYERS, ActorCritic, actor_for
 from spo.normalize import ObservationNormalizer
-from spo.rundir import write_json
+from spo.rundir import LARGEST_HEADER, LARGEST_TEXT, checked_header, parse_json, read_bounded, write_json
 from spo.seeding import generator
 from spo.spaces import ObservationLayout, at, describe_space, sample_of, space_from
 
 FORMAT = 1
-LARGEST_FILE = 2**31
 
 
 @dataclass(frozen=True)
@@ -54,27 +52,38 @@ class PolicySpec:
         return fields | spaces
 
     @classmethod
-    def from_json(cls, described: dict, tensors: dict[str, torch.Tensor]) -> "PolicySpec":
-        """Reads a description and checks it against the tensors before anything of its size is made."""
+    def from_json(cls, described: dict) -> "PolicySpec":
+        """Reads a description that may come from anyone: nothing of the size that it claims is made."""
         fields = {field.name: described[field.name] for field in dataclasses.fields(cls)}
         for name in ("hidden", "critic_hidden"):
             fields[name] = _sizes(name, described[name])
         for name, accepted in (("activation", ACTIVATIONS), ("encoder", ENCODERS)):
-            if described[name] not in accepted:
+            if described[name] not in tuple(accepted):
                 raise ValueError(f"{name} {described[name]!r} is unknown")
-        fields["observation_space"] = space_from(described["observation_space"])
-        fields["action_space"] = space_from(described["action_space"], tensors)
-        spec = cls(**fields)
-        if spec._weights() > sum(tensor.numel() for tensor in tensors.values()):
-            raise ValueError("policy.json describes a larger network than policy.safetensors holds")
-        return spec
+        for name in ("env", "objective"):
+            if not isinstance(described[name], str):
+                raise ValueError(f"{name} {described[name]!r} is not text")
+        for name in ("observation_space", "action_space"):
+            fields[name] = space_from(described[name])
+        return cls(**fields)
 
-    def _weights(self) -> int:
-        """At least so many weights does the network have: checked before it is made."""
-        outputs = distribution_for(self.action_space).outputs
-        inputs = 1 if self.layout.images else self.layout.shape[0]
-        layers = ([inputs, *self.hidden, outputs], [inputs, *self.critic_hidden, 1])
-        return sum(a * b for sizes in layers for a, b in zip(sizes[:-1], sizes[1:]))
+    def blank_network(self) -> ActorCritic:
+        """The network without its numbers: names and shapes, and no memory."""
+        with torch.device("meta"):
+            blank = self.network()
+        size = sum(parameter.numel() for parameter in blank.parameters())
+        if size > LARGEST_NETWORK:
+            raise Refusal(f"a network of {size:,} parameters is not accepted: it must have up to {LARGEST_NETWORK:,}")
+        return blank
+
+    def blank_tensors(self, network: ActorCritic) -> dict[str, torch.Tensor]:
+        """Everything that `Policy.tensors` holds, as shapes and types."""
+        moments = {name: (1, self.layout.numbers) for name in ("mean", "variance")} | {"count": (1, 1)}
+        blanks = {f"normalizer.{name}": _blank(shape, "float64") for name, shape in moments.items()}
+        if isinstance(self.action_space, gym.spaces.Box):
+            shape, dtype = self.action_space.shape, self.action_space.dtype.name
+            blanks |= {f"action.{name}": _blank(shape, dtype) for name in ("low", "high")}
+        return dict(network.named_parameters()) | blanks
 
 
 class Policy:
@@ -147,41 +156,69 @@ def save_policy(policy: Policy, directory: Path) -> None:
 def load_policy(path: str | os.PathLike) -> Policy:
     """The policy of a run directory or of its policy/ folder. Runs no code and imports nothing that a file names."""
     directory = Path(path)
-    if (directory / "policy").is_dir():
+    if os.path.isdir(directory / "policy"):
         directory = directory / "policy"
-    if not (directory / "policy.json").is_file():
+    if not os.path.exists(directory / "policy.json"):
         raise Refusal(f"{path} holds no policy: there is no policy.json in it (a run writes one when it ends)")
     try:
-        return _build(*_read(directory))
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError, RecursionError) as error:
+        return _loaded(directory)
+    except Exception as error:  # whatever a damaged file provokes in a parser is damage
         raise Refusal(f"the policy in {directory} is damaged: {type(error).__name__}: {error}")
 
 
-def _read(directory: Path) -> tuple[dict, dict[str, torch.Tensor]]:
-    described = json.loads((directory / "policy.json").read_text())
-    file = directory / "policy.safetensors"
-    if file.stat().st_size > LARGEST_FILE:
-        raise ValueError(f"policy.safetensors has more than {LARGEST_FILE} bytes")
+def _loaded(directory: Path) -> Policy:
+    """The description comes first: it says how large the tensors may be, and they must be just what it says."""
+    described = parse_json(read_bounded(directory / "policy.json", LARGEST_TEXT))
     if described["format"] != FORMAT:
         raise ValueError(f"its format is {described['format']!r}, this version reads {FORMAT}")
-    content = file.read_bytes()
+    spec = PolicySpec.from_json(described)
+    network = spec.blank_network()
+    blanks = spec.blank_tensors(network)
+    largest = LARGEST_HEADER + sum(blank.nbytes for blank in blanks.values())
+    content = read_bounded(directory / "policy.safetensors", largest)
     if hashlib.sha256(content).hexdigest() != described["sha256"]:
         raise ValueError("policy.safetensors does not match the checksum in policy.json")
-    return described, load(content)
+    tensors = load(checked_header(content))
+    _check_alike(tensors, blanks)
+    network.load_state_dict({name: tensors[name] for name, _ in network.named_parameters()}, assign=True)
+    return Policy(_bounded(spec, tensors), network, _normalizer(described, spec, tensors))
 
 
-def _build(described: dict, tensors: dict[str, torch.Tensor]) -> Policy:
-    spec = PolicySpec.from_json(described, tensors)
-    network = spec.network()
-    network.load_state_dict({name: tensors[name] for name, _ in network.named_parameters()})
-    mode = "off" if described["normalize_observation"] == "off" else "shared"
+def _check_alike(tensors: dict[str, torch.Tensor], blanks: dict[str, torch.Tensor]) -> None:
+    for name in sorted(tensors.keys() | blanks.keys()):
+        found, described = (_form(one.get(name)) for one in (tensors, blanks))
+        if found != described:
+            raise ValueError(f"tensor {name!r} is {found}, policy.json describes {described}")
+
+
+def _form(tensor: torch.Tensor | None) -> str:
+    return "missing" if tensor is None else f"{tensor.dtype} {tuple(tensor.shape)}"
+
+
+def _bounded(spec: PolicySpec, tensors: dict[str, torch.Tensor]) -> PolicySpec:
+    """With the bounds of a Box of actions, which are numbers and stand among the tensors."""
+    if not isinstance(spec.action_space, gym.spaces.Box):
+        return spec
+    low, high = tensors["action.low"].numpy(), tensors["action.high"].numpy()
+    return dataclasses.replace(spec, action_space=gym.spaces.Box(low, high, dtype=low.dtype))
+
+
+def _normalizer(described: dict, spec: PolicySpec, tensors: dict[str, torch.Tensor]) -> ObservationNormalizer:
+    mode = described["normalize_observation"]
+    if mode not in ("shared", "off"):
+        raise ValueError(f"normalize_observation {mode!r} is unknown")
     normalizer = ObservationNormalizer(mode, 1, spec.layout.numbers)
     for name in ("mean", "variance", "count"):
         getattr(normalizer.moments, name)[:] = tensors[f"normalizer.{name}"].numpy()
-    return Policy(spec, network, normalizer)
+    return normalizer
+
+
+def _blank(shape: tuple[int, ...], dtype: str) -> torch.Tensor:
+    return torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
 
 
 def _sizes(name: str, sizes: object) -> tuple[int, ...]:
-    if not isinstance(sizes, list) or not all(isinstance(size, int) and size >= 1 for size in sizes):
-        raise ValueError(f"{name} {sizes!r} is not a list of whole numbers")
+    is_list = isinstance(sizes, list) and len(sizes) <= MOST_LAYERS
+    if not is_list or not all(type(size) is int and 1 <= size <= LARGEST_LAYER for size in sizes):
+        raise ValueError(f"{name} {sizes!r} is not a list of layers")
     return tuple(sizes)

@@ -9,7 +9,9 @@ from importlib import metadata
 import torch
 from safetensors.numpy import save
 
-from spo.checkpoint import Boundary, Tree, publish
+from spo.checkpoint import Boundary, Tree, publish, unsealed
+from spo.checks import built
+from spo.errors import Refusal
 from spo.evaluation import evaluate_policy
 from spo.metrics import JsonLines, Progress, Row, Sink, TensorBoard
 from spo.policy import save_policy
@@ -131,6 +133,34 @@ def record_of(training: Training) -> Tree:
         "env_from": "callable" if callable(training.make_env.env) else "id",
     }
     return {"settings": asdict(config), "resolved": resolved, "versions": versions(), "machine": machine()}
+
+
+KINDS = {
+    "update": str | None,
+    "backend": str,
+    "threads": int,
+    "total_steps": int,
+    "iterations": int,
+    "seam_every": int | None,
+    "env_from": str,
+}
+"""What of the resolved choices a resumed run goes by."""
+
+
+def read_record(content: bytes) -> Tree:
+    """A config.json that proves itself and has everything that resuming needs, or ValueError."""
+    record = unsealed(content)
+    for name in ("settings", "resolved", "versions", "machine"):
+        if not isinstance(record.get(name), dict):
+            raise ValueError(f"its {name} are missing")
+    for name, kind in KINDS.items():
+        if not isinstance(record["resolved"].get(name, ...), kind):
+            raise ValueError(f"its {name} is {record['resolved'].get(name)!r}")
+    try:
+        built(record["settings"])
+    except Refusal as refusal:
+        raise ValueError(str(refusal))
+    return record
 
 
 def versions() -> dict[str, str]:

@@ -3,6 +3,7 @@
 import fcntl
 import gzip
 import json
+import math
 import os
 import socket
 import stat
@@ -15,8 +16,10 @@ from spo.errors import Refusal
 
 LAST_SHARE = 0.1
 """The share of a run, at its end, over which its return is reported."""
-LARGEST_FILE = 2**31
-"""Larger files are not read at all."""
+LARGEST_FILE, LARGEST_LOG, LARGEST_TEXT = 2**31, 2**28, 2**23
+"""Larger files are not read at all: tensors, logs, any other JSON."""
+LARGEST_HEADER = 2**20
+"""Longer headers of safetensors are not parsed: some ten thousand tensors have a place in this."""
 LONGEST_ROW = 65_536
 FEWEST_EPISODES = 8
 """Fewer than these in the last share, and the last so many are taken instead, and marked."""
@@ -39,37 +42,52 @@ class RunDirectory:
         self.tensorboard = self.path / "tensorboard"
         self.lock = self.path / "lock"
         self.logs = (self.metrics, self.episodes, self.evaluations)
+        self.folders = (self.policy, self.checkpoints, self.tensorboard)
 
     @classmethod
     def create(cls, path: str | None, name: str) -> "RunDirectory":
         """A directory for a new run: the given one, or a new one under runs/."""
         cls.check_unused(path)
         run = cls(path) if path else cls(_unused(Path("runs"), name))
-        try:
+        with writing(f"--out {run.path}"):
             run.path.mkdir(parents=True, exist_ok=True)
             (run.path / ".writable").touch()
             (run.path / ".writable").unlink()
-        except OSError as error:
-            raise unwritable(run.path, error)
+        run.check_plain()
         return run
 
     @classmethod
     def check_unused(cls, path: str | None) -> None:
         run = cls(path or ".")
-        if path and (run.config.exists() or run.metrics.exists()):
+        if path and (os.path.lexists(run.config) or os.path.lexists(run.metrics)):
             raise Refusal(f"--out {path} already holds a run; name another, or continue it: spo resume {path}")
 
     @classmethod
     def open(cls, path: str | os.PathLike) -> "RunDirectory":
         run = cls(path)
-        if not run.config.is_file():
+        if not os.path.isfile(run.config):
             raise Refusal(f"{run.path} is not a run directory: it has no config.json")
+        run.check_plain()
         return run
+
+    def strangers(self) -> list[Path]:
+        """What no run leaves, such as links, pipes and devices: what is written through them lands elsewhere."""
+        files = (self.config, self.status, self.evaluation, self.lock, *self.logs)
+        wrong = [path for path in files if path.is_dir()] + [path for path in self.folders if path.is_file()]
+        links = [path for path in self.path.rglob("*") if path.is_symlink() or not (path.is_file() or path.is_dir())]
+        return sorted(wrong + links)
+
+    def check_plain(self) -> None:
+        if strangers := self.strangers():
+            accepted = "accepted are plain files and directories, and no links, pipes or devices"
+            raise Refusal(f"{strangers[0]} is not what a run leaves there: {accepted}")
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keeps other processes out; the kernel lets go of the lock however this one ends."""
-        with self.lock.open("a+") as file:
+        with writing(str(self.path)):
+            file = self.lock.open("a+")
+        with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -82,7 +100,7 @@ class RunDirectory:
 
     def holder(self) -> str | None:
         """Who holds the lock, if anyone does."""
-        if not self.lock.exists():
+        if not self.lock.is_file():
             return None
         with self.lock.open() as file:
             try:
@@ -114,33 +132,36 @@ class RunDirectory:
         return read_json(self.config)
 
     def read_metrics(self) -> list[dict]:
-        return list(_rows(self.metrics))
+        return _rows(self.metrics)
 
     def read_episodes(self) -> list[dict]:
-        return list(_rows(self.episodes))
+        return _rows(self.episodes)
 
     def summary(self) -> dict[str, float | bool | None]:
         """What the run came to so far."""
-        total = self.read_config()["resolved"]["total_steps"]
-        return summarize(self.read_metrics(), self.read_episodes(), total)
+        metrics, episodes, config = self.read_metrics(), self.read_episodes(), self.read_config()
+        try:
+            return summarize(metrics, episodes, config["resolved"]["total_steps"])
+        except (LookupError, TypeError, ValueError, ArithmeticError) as error:
+            raise Refusal(f"the logs of {self.path} are damaged: {type(error).__name__}: {error}")
 
 
-def unwritable(path: Path, error: OSError) -> Refusal:
-    return Refusal(f"{path} cannot be written to: {error.strerror or error}")
+def unwritable(path: Path | str, error: OSError | ValueError) -> Refusal:
+    return Refusal(f"{path} cannot be written to: {getattr(error, 'strerror', None) or error}")
 
 
 def summarize(
     rows: list[dict], episodes: list[dict], total_steps: int, share: float = LAST_SHARE
 ) -> dict[str, float | bool | None]:
     """What a run came to: return over the last share of its steps, maximum ratio deviation, steps per second."""
-    last = [row["return"] for row in episodes if row["env_steps"] > (1 - share) * total_steps]
+    last = [float(row["return"]) for row in episodes if row["env_steps"] > (1 - share) * total_steps]
     is_short = len(last) < FEWEST_EPISODES
     if is_short:
-        last = [row["return"] for row in episodes[-FEWEST_EPISODES:]]
+        last = [float(row["return"]) for row in episodes[-FEWEST_EPISODES:]]
     return {
         "return": sum(last) / len(last) if last else None,
         "return_from_last_episodes": is_short,
-        "ratio_deviation_max": max((row["ratio_deviation_max"] for row in rows), default=None),
+        "ratio_deviation_max": max((float(row["ratio_deviation_max"]) for row in rows), default=None),
         "steps_per_second": rows[-1]["env_steps"] / rows[-1]["wall_time"] if rows else None,
         "env_steps": rows[-1]["env_steps"] if rows else 0,
     }
@@ -148,19 +169,49 @@ def summarize(
 
 def read_json(path: Path) -> dict:
     try:
-        return json.loads(path.read_text())
+        value = parse_json(read_bounded(path, LARGEST_TEXT))
     except (OSError, ValueError, RecursionError) as error:
         raise Refusal(f"{path} cannot be read: {error}")
+    if not isinstance(value, dict):
+        raise Refusal(f"{path} holds a {type(value).__name__}; accepted is a table of names and values")
+    return value
 
 
-def read_bounded(path: Path) -> bytes:
+def parse_json(content: str | bytes) -> object:
+    """JSON as it is written here: every number finite, no name twice."""
+    return json.loads(content, object_pairs_hook=_named_once, parse_float=_finite, parse_constant=_finite)
+
+
+def _named_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        raise ValueError("a name stands twice in it")
+    return values
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(float(text)):
+        raise ValueError(f"{text} is not a finite number")
+    return float(text)
+
+
+def read_bounded(path: Path, largest: int = LARGEST_FILE) -> bytes:
     """A plain file's bytes; no device, no pipe, nothing larger than memory should hold."""
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
         raise ValueError(f"{path.name} is not a plain file")
-    if found.st_size > LARGEST_FILE:
-        raise ValueError(f"{path.name} has more than {LARGEST_FILE} bytes")
-    return path.read_bytes()
+    if found.st_size > largest:
+        raise ValueError(f"{path.name} has {found.st_size:,} bytes; accepted are up to {largest:,}")
+    with path.open("rb") as file:
+        return file.read(found.st_size)  # not up to its end: not every file that has a size has one
+
+
+def checked_header(content: bytes) -> bytes:
+    """A safetensors file whose header, by its own word, is not out of proportion."""
+    size = int.from_bytes(content[:8], "little")
+    if size > LARGEST_HEADER:
+        raise ValueError(f"its header has {size:,} bytes; accepted are up to {LARGEST_HEADER:,}")
+    return content
 
 
 def canonical(value: object) -> bytes:
@@ -199,23 +250,40 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+@contextmanager
+def writing(what: str) -> Iterator[None]:
+    """Tells in a sentence what the file system does not allow."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise unwritable(what, error)
+
+
 def append_row(path: Path, row: dict) -> None:
     with path.open("a") as file:
         file.write(json.dumps(row, allow_nan=False) + "\n")
 
 
-def _rows(path: Path) -> Iterator[dict]:
+def _rows(path: Path) -> list[dict]:
     """The whole lines of a JSONL file, or of its .gz; a run that is still writing may have half a line at the end."""
     packed = path.with_name(path.name + ".gz")
-    if path.exists():
-        text = path.read_text()
-    elif packed.exists():
-        text = gzip.decompress(packed.read_bytes()).decode()
-    else:
-        return
-    for line in text.splitlines(keepends=True):
-        if line.endswith("\n"):
-            yield json.loads(line)
+    try:
+        if path.exists():
+            content = read_bounded(path, LARGEST_LOG)
+        else:
+            content = _unpacked(packed) if packed.exists() else b""
+        return [dict(json.loads(line)) for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
+    except (OSError, EOFError, ValueError, TypeError, RecursionError) as error:
+        raise Refusal(f"{path} cannot be read: {error}")
+
+
+def _unpacked(path: Path) -> bytes:
+    """No more than a log may have, whatever a small file promises."""
+    with gzip.open(path) as file:
+        content = file.read(LARGEST_LOG + 1)
+    if len(content) > LARGEST_LOG:
+        raise ValueError(f"{path.name} holds more than {LARGEST_LOG} bytes")
+    return content
 
 
 def _unused(parent: Path, name: str) -> Path:

@@ -12,17 +12,17 @@ from pathlib import Path
 
 from spo import checkpoint, interrupts
 from spo.checkpoint import Boundary, Tree
-from spo.checks import checked, typed
+from spo.checks import built, checked, typed
 from spo.config import Config
-from spo.envs.making import EnvMaker, MakeEnv
+from spo.envs.making import EnvMaker, MakeEnv, names_module
 from spo.envs.watchdog import Watched
-from spo.errors import Refusal
+from spo.errors import Refusal, printable
 from spo.metrics import Row, TensorBoard, announce, print_summary
 from spo.policy import Policy, load_policy
 from spo.presets import make_config
 from spo.profile import profiled, table
-from spo.recording import Recorder, machine, record_of, versions
-from spo.rundir import RunDirectory, read_bounded, replace_file, unwritable, write_json
+from spo.recording import Recorder, machine, read_record, record_of, versions
+from spo.rundir import LARGEST_TEXT, RunDirectory, read_bounded, replace_file, unwritable, write_json
 from spo.training import Training
 
 Callback = Callable[[Training, Row], object]
@@ -139,7 +139,7 @@ def resume(
         checkpoint.sweep(directory)
         record = _config_record(directory, told)
         for line in told:
-            print(f"warning: {line}", file=sys.stderr, flush=True)
+            _warn(line)
         if _is_finished(directory, record) and steps is None:
             return _finished_run(directory, quiet)
         config, changes = _resumed_config(record, env, objective, steps, boundary)
@@ -160,12 +160,13 @@ def _resumed(
 ) -> Run:
     _take_recorded_path(training, directory, record)
     if boundary:
-        training.restore(boundary.state)
+        _restore(training, boundary)
         known = len(boundary.state["departures"])
         training.departures += changes
         for line in training.departures[known:]:
-            print(f"warning: not exact from here: {line}", file=sys.stderr, flush=True)
+            _warn(f"not exact from here: {line}")
     checkpoint.truncate_logs(directory, boundary.logs if boundary else {})
+    directory.summary()  # logs that cannot be read are better told now than after the last iteration
     _rewrite_tensorboard(training.config, directory)
     if record["settings"]["steps"] != training.config.steps:
         _record_new_length(directory, record, training)
@@ -174,22 +175,45 @@ def _resumed(
     return _carried_out(training, Recorder(training, directory, boundary), callback)
 
 
+def _restore(training: Training, boundary: Boundary) -> None:
+    try:
+        checkpoint.check_alike(boundary.state, training.state())
+        training.restore(boundary.state)
+    except (LookupError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:
+        raise Refusal(f"checkpoint {boundary.iteration} does not fit this run: {error}")
+
+
+def _warn(line: str) -> None:
+    print(f"warning: {printable(line)}", file=sys.stderr, flush=True)
+
+
 def _config_record(directory: RunDirectory, told: list[str]) -> Tree:
     """config.json; if it is damaged, a checkpoint's copy takes its place."""
     try:
-        return checkpoint.unsealed(read_bounded(directory.config))
+        return read_record(read_bounded(directory.config, LARGEST_TEXT))
     except (OSError, ValueError, RecursionError) as error:
         copies = checkpoint.published(directory)
         if not copies:
             raise Refusal(f"{directory.config} is damaged ({error}), and there is no checkpoint to restore it from")
-        content = checkpoint.config_copy(copies[0])
-        replace_file(directory.config, content)
         told.append(f"config.json is damaged ({error}); it is restored from checkpoint {copies[0].name}")
-        return checkpoint.unsealed(content)
+        return _restored_record(directory, copies[0])
+
+
+def _restored_record(directory: RunDirectory, copy: Path) -> Tree:
+    content = checkpoint.config_copy(copy)
+    try:
+        record = read_record(content)
+    except (ValueError, RecursionError) as error:
+        raise Refusal(f"{directory.config} is damaged, and so is the copy in checkpoint {copy.name} ({error})")
+    replace_file(directory.config, content)
+    return record
 
 
 def _is_finished(directory: RunDirectory, record: Tree) -> bool:
-    status = directory.read_status()
+    try:
+        status = directory.read_status()
+    except Refusal:  # it is written again
+        return False
     is_whole = status.get("iteration") == record["resolved"]["iterations"]
     return status.get("state") == "finished" and is_whole and (directory.policy / "policy.json").exists()
 
@@ -215,7 +239,7 @@ def _resumed_config(
         path["compile"] = "on" if resolved["update"] == "compiled" else "off"
     if boundary:
         path["init_from"] = None  # its weights are in the checkpoint
-    config = checked(Config(**typed(settings | path)))
+    config = checked(built(settings | path))
     done = boundary.iteration if boundary else 0
     if steps is not None and config.iterations <= done:
         raise Refusal(f"--steps {steps} is not accepted: this run has made {done * config.batch_size:,} steps already")
@@ -230,7 +254,7 @@ def _check_repeated(record: Tree, env: str | MakeEnv | None, objective: str | No
     for name, (recorded, repeated) in needs.items():
         if repeated is not None and repeated != recorded:
             raise Refusal(f"--{name} {repeated} is not this run's: it has {recorded}")
-        if repeated is None and ":" in recorded:
+        if repeated is None and names_module([recorded, settings["env_arg"] if name == "env" else None]):
             raise Refusal(f"this run names a module of yours: repeat --{name} {recorded} to import it")
     if record["resolved"]["env_from"] == "callable" and not callable(env):
         raise Refusal(f"this run's environment was made by {settings['env']}: pass it as spo.resume(run, env=...)")

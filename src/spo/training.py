@@ -52,6 +52,7 @@ class Training:
         config = self.config
         self.spec = _policy_spec(config, self.envs)
         self.distribution = distribution_for(self.spec.action_space)
+        self.spec.blank_network()  # refuses what would not fit, before it takes any memory
         self.network = self.spec.network(derived_seed(config.seed, "network")).to(_device(config.device))
         numbers = self.envs.layout.numbers
         self.observation_normalizer = ObservationNormalizer(config.normalize_observation, config.envs, numbers)
@@ -223,7 +224,7 @@ def _policy_spec(config: Config, envs: VecEnv) -> PolicySpec:
 def _device(name: str) -> torch.device:
     try:
         device = torch.device(name)
-        torch.zeros(1, device=device)
+        torch.zeros(1, device=device).item()  # the device "meta" has no numbers
         return device
     except (RuntimeError, AssertionError) as error:
         raise Refusal(f"--device {name} cannot be used here: {str(error).splitlines()[0]}")

@@ -6,6 +6,7 @@ import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
 from spo.bench.suites import Cell, Sweep
@@ -14,6 +15,11 @@ ATTEMPTS = 4
 """How often a run whose process dies is resumed before it is left for the next call."""
 SECONDS_TO_STOP = 10.0
 SECONDS_BETWEEN_LOOKS = 0.5
+
+
+def worker_command(path: Path, cell: Cell) -> list[str]:
+    """-P, because a file in the current directory must not pass for an installed package."""
+    return [sys.executable, "-P", "-m", "spo.bench.worker", str(path), *map(str, cell), str(os.getpid())]
 
 
 class Executor(Protocol):
@@ -40,7 +46,7 @@ class Local:
     def start(self, cell: Cell) -> None:
         run = self.sweep.run(cell)
         run.path.mkdir(parents=True, exist_ok=True)
-        worker = [sys.executable, "-m", "spo.bench.worker", str(self.sweep.path), *map(str, cell), str(os.getpid())]
+        worker = worker_command(self.sweep.path, cell)
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         # A file, because a pipe that nobody reads would block a process with much to say. A session of its own,
         # because Ctrl-C is ours to pass on: a worker that got two signals would not save.

@@ -7,15 +7,17 @@ from pathlib import Path
 from spo.bench.results import Results
 from spo.bench.suites import Sweep
 from spo.errors import Refusal
-from spo.rundir import RunDirectory
+from spo.rundir import RunDirectory, writing
 
 
 def pack(source: Path, target: Path) -> None:
     """Writes the finished runs of a sweep into a new directory, from which tables, figures and report can be made."""
     sweep = Sweep.open(source)
-    if target.exists() and any(target.iterdir()):
+    with writing(f"--out {target}"):
+        target.mkdir(parents=True, exist_ok=True)
+        is_used = any(target.iterdir())
+    if is_used:
         raise Refusal(f"--out {target} is not empty; name a new directory")
-    target.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source / "plan.json", target / "plan.json")
     for cell, run in Results(sweep).runs.items():
         if run.state == "finished":

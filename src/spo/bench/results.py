@@ -2,47 +2,82 @@
 
 import csv
 import io
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+import os
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from spo.bench import statistics
-from spo.bench.suites import Cell, Sweep
+from spo.bench.suites import Cell, Plan, Sweep
+from spo.errors import Refusal
 from spo.rundir import RunDirectory, summarize
+
+DAMAGE = (Refusal, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+DAMAGE += (OSError, EOFError, zlib.error)
+"""What reading a run's files may raise when they do not hold what a run writes."""
+LARGEST = 1e100
+"""No return or deviation reaches it, and sums of smaller numbers are finite."""
+
+
+@dataclass(frozen=True)
+class History:
+    """What is counted and drawn of a finished run. Its rows are let go: those of a whole suite would fill memory."""
+
+    summary: dict[str, float | bool | None]
+    steps: np.ndarray  # at which each episode ended
+    returns: np.ndarray
+    iteration_means: np.ndarray  # of the returns, for the iterations in which an episode ended
+    iteration_steps: np.ndarray
+    deviations: np.ndarray  # each iteration's largest
 
 
 @dataclass(frozen=True)
 class Result:
-    """One run: how far it got, why it failed, and what it came to."""
+    """One run: how far it got, why it is not finished, and what it came to."""
 
     cell: Cell
     directory: RunDirectory
-    state: str  # waiting, running, interrupted, failed, finished
-    reason: str | None
-    last: float
+    state: str  # waiting, running, interrupted, failed, finished, or damaged: its files are not those of such a run
+    reason: str | None = None
+    status: Mapping = field(default_factory=dict)
+    config: Mapping = field(default_factory=dict)
+    history: History | None = None  # of a finished run
 
-    @cached_property
-    def config(self) -> dict:
-        return self.directory.read_config()
-
-    @cached_property
+    @property
     def episodes(self) -> list[dict]:
         return self.directory.read_episodes()
 
-    @cached_property
+    @property
     def metrics(self) -> list[dict]:
         return self.directory.read_metrics()
 
-    @cached_property
+    @property
     def summary(self) -> dict[str, float | bool | None]:
-        return summarize(self.metrics, self.episodes, self.config["resolved"]["total_steps"], self.last)
+        return self.history.summary
 
     @property
-    def batch_size(self) -> int:
-        settings = self.config["settings"]
-        return settings["envs"] * settings["horizon"]
+    def departures(self) -> list[str]:
+        """Why the run is not to the bit what an uninterrupted one would be."""
+        if self.status.get("exact", True):
+            return []
+        told = self.status.get("departures")
+        return [str(line) for line in told] if told and isinstance(told, list) else ["status.json does not say why"]
+
+    @property
+    def has_return(self) -> bool:
+        return self.state == "finished" and self.summary["return"] is not None
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the run has no return, where that is known."""
+        return "no episode ended" if self.state == "finished" and not self.has_return else self.reason
+
+    @property
+    def outcome(self) -> str:
+        """How far the run got, in words."""
+        return f"{self.state}: {self.trouble}" if self.trouble else self.state
 
 
 @dataclass(frozen=True)
@@ -52,7 +87,7 @@ class Entry:
     returns: np.ndarray
     deviations: np.ndarray
     paper: tuple[float, float] | None
-    unfinished: tuple[str, ...]  # a sentence for each run that is not finished
+    unfinished: tuple[str, ...]  # a sentence for each run that has no part in it
     is_short: bool  # in some run fewer than 8 episodes ended in the last share, so the last 8 were taken
 
     @property
@@ -77,21 +112,21 @@ class Results:
         self.runs = {cell: _result(sweep, cell) for cell in self.plan.cells()}
 
     def finished(self, task: str, variant: str) -> list[Result]:
-        return [run for run in self._of(task, variant) if run.state == "finished"]
+        return [run for run in self.runs_of(task, variant) if run.state == "finished"]
 
-    def _of(self, task: str, variant: str) -> list[Result]:
+    def runs_of(self, task: str, variant: str) -> list[Result]:
         return [run for cell, run in self.runs.items() if (cell.task, cell.variant) == (task, variant)]
 
     def entry(self, task: str, variant: str) -> Entry:
-        finished = [run for run in self.finished(task, variant) if run.summary["return"] is not None]
-        unfinished = tuple(_told(run) for run in self._of(task, variant) if run.state != "finished")
+        runs = self.runs_of(task, variant)
+        counted = [run for run in runs if run.has_return]
         paper = self.plan.paper.get(task, {}).get(variant)
         return Entry(
-            np.array([run.summary["return"] for run in finished]),
-            np.array([run.summary["ratio_deviation_max"] for run in finished]),
+            np.array([run.summary["return"] for run in counted]),
+            np.array([run.summary["ratio_deviation_max"] for run in counted]),
             tuple(paper) if paper else None,
-            unfinished,
-            any(run.summary["return_from_last_episodes"] for run in finished),
+            tuple(f"seed {run.cell.seed} {run.outcome}" for run in runs if not run.has_return),
+            any(run.summary["return_from_last_episodes"] for run in counted),
         )
 
     def failures(self) -> list[Result]:
@@ -99,11 +134,20 @@ class Results:
 
     def versions(self) -> dict[str, dict[str, list[Cell]]]:
         """By package: by version, the runs made with it. More than one version is a mixture, and is shown."""
+        return self._by_value(lambda config: config["versions"])
+
+    def circumstances(self) -> dict[str, dict[str, list[Cell]]]:
+        """Likewise the machines, and what was chosen on them."""
+        chosen = ("backend", "update", "threads")
+        return self._by_value(
+            lambda config: config["machine"] | {name: config["resolved"].get(name) for name in chosen}
+        )
+
+    def _by_value(self, values_of: Callable[[Mapping], Mapping]) -> dict[str, dict[str, list[Cell]]]:
         found: dict[str, dict[str, list[Cell]]] = {}
         for cell, run in self.runs.items():
-            if run.directory.config.exists():
-                for package, version in run.config["versions"].items():
-                    found.setdefault(package, {}).setdefault(version, []).append(cell)
+            for name, value in values_of(run.config).items() if run.config else ():
+                found.setdefault(name, {}).setdefault(str(value), []).append(cell)
         return found
 
     def is_complete(self) -> bool:
@@ -117,11 +161,7 @@ class Results:
     def bounds(self, seeds: str = "pooled") -> Mapping[str, statistics.Bounds]:
         """PPO-Clip's lowest and highest iteration means on each task: what scores are normalised by."""
         tasks = {task: self.finished(task, self.plan.normalizes) for task in self.plan.tasks}
-        means = {
-            task: [statistics.iteration_means(run.episodes, run.batch_size) for run in runs]
-            for task, runs in tasks.items()
-            if runs
-        }
+        means = {task: [run.history.iteration_means for run in runs] for task, runs in tasks.items() if runs}
         return statistics.training_bounds(means, seeds)
 
     def normalized(self, variant: str, seeds: str = "pooled") -> dict[str, np.ndarray]:
@@ -131,18 +171,20 @@ class Results:
 
     def curve(self, task: str, variant: str, points: int = 100) -> tuple[np.ndarray, np.ndarray]:
         """Steps (points,), and for each finished run the mean return of the episodes that ended in each bin."""
+        runs, edges = self._in_bins(task, variant, points)
+        curves = [binned(run.history.steps, run.history.returns, edges) for run in runs]
+        return edges[1:], np.array(curves).reshape(len(runs), points)
+
+    def deviation_curve(self, task: str, variant: str, points: int = 100) -> tuple[np.ndarray, np.ndarray]:
+        """Steps (points,), and each finished run's largest ratio deviation in each bin."""
+        runs, edges = self._in_bins(task, variant, points)
+        curves = [peaks(run.history.iteration_steps, run.history.deviations, edges) for run in runs]
+        return edges[1:], np.array(curves).reshape(len(runs), points)
+
+    def _in_bins(self, task: str, variant: str, points: int) -> tuple[list[Result], np.ndarray]:
         runs = self.finished(task, variant)
         total = max((run.config["resolved"]["total_steps"] for run in runs), default=0)
-        edges = np.linspace(0, total, points + 1)
-        return edges[1:], np.array([binned(run.episodes, edges) for run in runs]).reshape(len(runs), points)
-
-    def deviation_curve(self, task: str, variant: str) -> tuple[np.ndarray, np.ndarray]:
-        """Steps, and each finished run's ratio deviation at every iteration."""
-        runs = self.finished(task, variant)
-        if not runs:
-            return np.empty(0), np.empty((0, 0))
-        steps = np.array([row["env_steps"] for row in runs[0].metrics])
-        return steps, np.array([[row["ratio_deviation_max"] for row in run.metrics] for run in runs])
+        return runs, np.linspace(0, total, points + 1)
 
     def csv(self) -> str:
         """One line per run, without times, so that equal runs give equal bytes."""
@@ -158,24 +200,95 @@ class Results:
         return text.getvalue()
 
 
-def binned(episodes: list[dict], edges: np.ndarray) -> np.ndarray:
-    """Mean return per bin of steps; a bin in which no episode ended repeats the one before it, or the first."""
-    steps = np.array([episode["env_steps"] for episode in episodes], dtype=float)
+def binned(steps: np.ndarray, values: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Mean value per bin of steps; a bin without any repeats the one before it (or the first that has one)."""
+    index, counts = _bins(steps, edges)
+    sums = np.bincount(index, values, minlength=len(counts))
+    return _filled(sums / np.maximum(counts, 1), counts)
+
+
+def peaks(steps: np.ndarray, values: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Largest value per bin of steps, likewise."""
+    index, counts = _bins(steps, edges)
+    largest = np.full(len(counts), -np.inf)
+    np.maximum.at(largest, index, values)
+    return _filled(largest, counts)
+
+
+def _bins(steps: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The bin of each, which its upper edge belongs to, and how many are in each bin."""
     index = np.clip(np.searchsorted(edges, steps, side="left") - 1, 0, len(edges) - 2)
-    counts = np.bincount(index, minlength=len(edges) - 1)
-    sums = np.bincount(index, [episode["return"] for episode in episodes], minlength=len(edges) - 1)
+    return index, np.bincount(index, minlength=len(edges) - 1)
+
+
+def _filled(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
     known = np.flatnonzero(counts)
     if not len(known):
-        return np.full(len(edges) - 1, np.nan)
-    nearest = known[np.clip(np.searchsorted(known, np.arange(len(counts)), side="right") - 1, 0, None)]
-    return sums[nearest] / counts[nearest]
+        return np.full(len(counts), np.nan)
+    return values[known[np.clip(np.searchsorted(known, np.arange(len(counts)), side="right") - 1, 0, None)]]
+
+
+# Reading one run
 
 
 def _result(sweep: Sweep, cell: Cell) -> Result:
+    """A run as its files tell it; one whose files are damaged must not hide the others."""
     directory = sweep.run(cell)
+    try:
+        return _read(sweep.plan, cell, directory)
+    except DAMAGE as error:
+        told = str(error) if isinstance(error, Refusal) else f"{type(error).__name__}: {error}"
+        return Result(cell, directory, "damaged", told.replace(f"{directory.path}{os.sep}", ""))
+
+
+def _read(plan: Plan, cell: Cell, directory: RunDirectory) -> Result:
     status = directory.read_status()
-    return Result(cell, directory, status.get("state", "waiting"), status.get("reason"), sweep.plan.last)
+    config = directory.read_config() if directory.config.exists() else {}
+    state, reason = str(status.get("state", "waiting")), status.get("reason")
+    if config or state == "finished":
+        _check_config(plan, cell, config)
+    history = _history(directory, config, plan.last) if state == "finished" else None
+    return Result(cell, directory, state, str(reason) if reason else None, status, config, history)
 
 
-def _told(run: Result) -> str:
-    return f"seed {run.cell.seed} {run.state}" + (f": {run.reason}" if run.reason else "")
+def _check_config(plan: Plan, cell: Cell, config: Mapping) -> None:
+    """A run that was moved here, or resumed to another length, is not what its place says."""
+    for part in ("settings", "resolved", "versions", "machine"):
+        if not isinstance(config.get(part), dict):
+            raise Refusal(f"config.json has no table {part!r}")
+    wanted = dict(plan.settings) | dict(plan.variants[cell.variant])
+    wanted |= {"env": cell.task, "seed": cell.seed, "steps": plan.steps}
+    for name, value in wanted.items():
+        found, value = config["settings"].get(name), list(value) if isinstance(value, tuple) else value
+        if name != "label" and found != value:
+            raise Refusal(f"config.json says {name} {found}; this run's is {value}")
+
+
+def _history(directory: RunDirectory, config: Mapping, last: float) -> History:
+    episodes, rows = directory.read_episodes(), directory.read_metrics()
+    iterations, total_steps = (_count(config["resolved"], name) for name in ("iterations", "total_steps"))
+    if len(rows) != iterations:
+        raise Refusal(f"metrics.jsonl has {len(rows)} whole rows; {iterations} were made")
+    return History(
+        steps=_column(episodes, "env_steps"),
+        returns=_column(episodes, "return"),
+        iteration_steps=_column(rows, "env_steps"),
+        deviations=_column(rows, "ratio_deviation_max"),
+        iteration_means=statistics.iteration_means(episodes, total_steps // iterations),
+        summary=summarize(rows, episodes, total_steps, last),
+    )
+
+
+def _count(values: Mapping, name: str) -> int:
+    value = values.get(name)
+    if not isinstance(value, int) or not 0 < value < 2**53:
+        raise Refusal(f"config.json says {name} {value}; it is a whole number of at least 1")
+    return value
+
+
+def _column(rows: list[dict], name: str) -> np.ndarray:
+    values = np.array([row[name] for row in rows], dtype=float)
+    is_sane = np.abs(values) < LARGEST  # NaN is not
+    if not is_sane.all():
+        raise Refusal(f"{name} is {values[~is_sane][0]} in a row; only finite numbers are written")
+    return values

@@ -34,16 +34,17 @@ def bench(
     dry_run: bool = False,
 ) -> None:
     """Carries out what is left of a plan and prints its table."""
-    slots = jobs or os.cpu_count() or 1
+    slots = (os.cpu_count() or 1) if jobs is None else jobs
     if slots < 1:
         raise Refusal(f"--jobs {jobs} is not accepted: it must be a whole number of at least 1")
     for cell in plan.cells():
-        plan.config(cell)  # a wrong setting is told before anything is started
+        if cell.seed == 1:
+            plan.config(cell)  # a wrong setting is told before anything is started
     if dry_run:
         return _print_plan(plan, out, slots)
     sweep = Sweep.begin(out, plan)
-    cells = left_to_do(sweep, retry_failed)
     check_settings(sweep)
+    cells = left_to_do(sweep, retry_failed)
     with interrupts.handled():
         chosen = _executor(executor, sweep, slots, ray_address)
         _carry_out(sweep, cells, chosen)
@@ -65,9 +66,10 @@ def left_to_do(sweep: Sweep, retry_failed: bool) -> list[Cell]:
 
 def check_settings(sweep: Sweep) -> None:
     """A run that is there must be the one that the plan asks for."""
-    for cell, run in Results(sweep).runs.items():
-        if run.directory.config.exists():
-            _check_run(run.directory.path, run.config["settings"], vars(sweep.plan.config(cell)))
+    for cell in sweep.plan.cells():
+        run = sweep.run(cell)
+        if run.config.exists():
+            _check_run(run.path, run.read_config()["settings"], vars(sweep.plan.config(cell)))
 
 
 def _check_run(path: Path, found: dict, planned: dict) -> None:
@@ -150,14 +152,16 @@ class Display:
 
 
 def progress_table(sweep: Sweep, running: set[Cell]) -> Table:
-    results = Results(sweep)
-    count = {state: sum(run.state == state for run in results.runs.values()) for state in ("finished", "failed")}
-    title = f"{count['finished']} of {len(results.runs)} done, {count['failed']} failed"
+    """From the status of each run alone: reading all of their rows takes too long to do it every other second."""
+    statuses = {cell: sweep.run(cell).read_status() for cell in sweep.plan.cells()}
+    failed = {cell: status.get("reason") for cell, status in statuses.items() if status.get("state") == "failed"}
+    done = sum(status.get("state") == "finished" for status in statuses.values())
+    title = f"{done} of {len(statuses)} done, {len(failed)} failed"
     table = Table("run", "steps", "steps/s", "time left", "ratio deviation", title=title)
     for cell in sorted(running):
         table.add_row(escape(str(cell)), *progress(sweep, cell))
-    for run in results.failures():
-        table.add_row(escape(str(run.cell)), f"failed: {escape(str(run.reason))}")
+    for cell, reason in failed.items():
+        table.add_row(escape(str(cell)), f"failed: {escape(str(reason))}")
     return table
 
 

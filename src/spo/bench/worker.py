@@ -26,18 +26,23 @@ def carry_out(path: Path, cell: Cell) -> None:
     run = sweep.run(cell)
     _wait_until_free(run)
     try:
-        if run.config.exists():
-            config = sweep.plan.config(cell)
-            named = {"env": cell.task, "objective": config.objective}
-            resume(run.path, **{name: value for name, value in named.items() if ":" in value}, quiet=True)
-        else:
-            config = sweep.plan.config(cell, run.path)
-            run_training(config, EnvMaker(config.env, config.env_arg))
+        _start_or_resume(sweep, cell, run)
     except Refusal as refusal:
         if run.read_status().get("state") != "failed":  # it failed before there was a run
             run.path.mkdir(parents=True, exist_ok=True)
             run.write_status({"state": "failed", "reason": str(refusal)})
         raise
+
+
+def _start_or_resume(sweep: Sweep, cell: Cell, run: RunDirectory) -> None:
+    if any(":" in str(value) for value in (cell.task, sweep.plan.variants[cell.variant].get("objective"))):
+        sys.path.append(os.curdir)  # a module is named, and may lie here
+    config = sweep.plan.config(cell, run.path)
+    if run.config.exists():
+        named = {"env": cell.task, "objective": config.objective}
+        resume(run.path, **{name: value for name, value in named.items() if ":" in value}, quiet=True)
+    else:
+        run_training(config, EnvMaker(config.env, config.env_arg))
 
 
 def _wait_until_free(run: RunDirectory) -> None:

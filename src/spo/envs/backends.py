@@ -18,6 +18,9 @@ from spo.errors import Refusal
 SLOW_STEPS = ("Humanoid-v4", "HumanoidStandup-v4", "Humanoid-v5", "HumanoidStandup-v5")
 """Tasks whose step is so expensive that EnvPool's threads gain more than they cost."""
 
+MOST_WORKERS = 256
+"""Processes of one run, however many environments a file asks for."""
+
 
 def choose_backend(config: Config, threads: int) -> tuple[str, str]:
     """The backend, and why: never a measurement, only what the settings say."""
@@ -40,7 +43,7 @@ def make_envs(config: Config, maker: EnvMaker, backend: str, threads: int) -> Ve
         pool = EnvPool(config.env, config.envs, config.seed, threads, config.env_arg, config.encoder, seam_every)
         return Watched(pool, config.env_timeout)
     if backend == "process":
-        workers = threads if threads > 1 else config.envs
+        workers = threads if threads > 1 else min(config.envs, MOST_WORKERS)
         limits = (config.env_timeout, config.encoder, config.replay_limit)
         return Processes(maker, config.envs, config.seed, workers, *limits)
     made = maker.made()  # the first environment; a user's callable may have made a whole vector of them

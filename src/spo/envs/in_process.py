@@ -96,7 +96,7 @@ class InProcess:
             "episode": self.episode.copy(),
             "totals": self.totals.state(),
             "observation": self.observation.copy(),
-            "actions": np.stack(self.actions) if self.actions else np.empty((0, self.count)),
+            "actions": np.stack(self.actions) if self.actions else np.empty((0, self.count, *self.action_space.shape)),
         }
 
     def restore(self, state: dict) -> dict[int, str]:

@@ -29,11 +29,11 @@ class EnvMaker:
         """What the id or the callable makes."""
         keywords = {**self.env_arg, **keywords}
         if callable(self.env):
-            return _named_failure(self.env, getattr(self.env, "__name__", repr(self.env)), **keywords)
+            return _named_failure(lambda: self.env(**keywords), getattr(self.env, "__name__", repr(self.env)))
         if is_atari(self.env):
-            return _named_failure(make_atari, self.env, self.env, whole_games, **keywords)
+            return _named_failure(lambda: make_atari(self.env, whole_games, **keywords), self.env)
         with _quiet(self.env):
-            return _named_failure(gym.make, self.env, self.env, disable_env_checker=True, **keywords)
+            return _named_failure(lambda: gym.make(self.env, disable_env_checker=True, **keywords), self.env)
 
 
 def checked_env(made: object) -> gym.Env:
@@ -42,9 +42,17 @@ def checked_env(made: object) -> gym.Env:
     return made
 
 
-def _named_failure(make: MakeEnv, name: str, *arguments, **keywords) -> gym.Env:
+def names_module(value: object) -> bool:
+    """Whether an id, or anything in the arguments of an environment, may name a module to import."""
+    if isinstance(value, str):
+        return ":" in value
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return any(map(names_module, parts))
+
+
+def _named_failure(make: Callable[[], gym.Env], name: str) -> gym.Env:
     try:
-        return make(*arguments, **keywords)
+        return make()
     except Refusal:
         raise
     except gym.error.DependencyNotInstalled as error:

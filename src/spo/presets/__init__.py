@@ -1,29 +1,37 @@
 """Where settings come from: presets (the TOML files beside this one, each citing its source), files, --paper, flags."""
 
 import dataclasses
-import json
 import tomllib
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
-from spo.checks import checked, typed
+from spo.checks import built, checked, typed
 from spo.config import Config
 from spo.envs.atari import is_atari
 from spo.errors import Refusal
+from spo.rundir import LARGEST_TEXT, parse_json, read_bounded
+
+LARGEST_TOML = 2**14
+"""Python reads a key of n parts in n² steps."""
 
 
 def make_config(env: str, preset: str | None = None, config: str | None = None, **settings) -> Config:
     """A checked Config; later sources win: preset, configuration file, --paper, explicit settings."""
-    unchecked = unchecked_config(env, preset, config, settings.get("paper"))
+    unchecked = unchecked_config(env, preset, config, settings.get("paper"), settings.get("objective"))
     return checked(dataclasses.replace(unchecked, **typed(settings)))
 
 
-def unchecked_config(env: str, preset: str | None, config: str | None, paper: bool | None) -> Config:
+def unchecked_config(
+    env: str, preset: str | None, config: str | None, paper: bool | None, objective: str | None
+) -> Config:
     """The defaults that flags are laid over."""
-    from_file = read_settings(Path(config)) if config else {}
-    from_file.pop("env", None)
-    preset = preset or from_file.get("preset") or default_preset(env)
+    typed({"env": env, "config": config})
+    from_file = {} if config is None else read_settings(Path(config))
+    if objective is None and ":" in from_file.get("objective", ""):
+        raise Refusal(f"--config {config} names a module: repeat --objective {from_file['objective']} to import it")
+    preset = from_file.get("preset", default_preset(env)) if preset is None else preset
+    typed({"preset": preset})
     values = read_preset(preset) | from_file | {"env": env, "preset": preset, "config": config}
     if paper is None:
         paper = values.get("paper", False)
@@ -31,7 +39,7 @@ def unchecked_config(env: str, preset: str | None, config: str | None, paper: bo
         values |= {"paper": True} | {
             name: value for name, value in paper_behaviour(values).items() if name not in from_file
         }
-    return Config(**typed(values))
+    return built(values)
 
 
 def default_preset(env: str) -> str:
@@ -58,11 +66,13 @@ def read_preset(name: str) -> dict[str, object]:
 
 def read_settings(path: Path) -> dict[str, object]:
     """Settings from a TOML or JSON file; a run's config.json keeps them under "settings"."""
+    is_json = path.suffix == ".json"
     try:
-        text = path.read_text()
-        values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except (OSError, ValueError) as error:
+        content = read_bounded(path, LARGEST_TEXT if is_json else LARGEST_TOML)
+        values = parse_json(content) if is_json else tomllib.loads(content.decode())
+    except (OSError, ValueError, RecursionError) as error:
         raise Refusal(f"--config {path} cannot be read as TOML or JSON: {error}")
-    if not isinstance(values, dict):
-        raise Refusal(f"--config {path} holds a {type(values).__name__}; accepted is a table of settings")
-    return {name: value for name, value in values.get("settings", values).items() if name not in ("out", "config")}
+    settings = values.get("settings", values) if isinstance(values, dict) else values
+    if not isinstance(settings, dict):
+        raise Refusal(f"--config {path} holds a {type(settings).__name__}; accepted is a table of settings")
+    return typed({name: value for name, value in settings.items() if name not in ("env", "out", "config")})

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from spo.bench.figures import fig2, fig3, fig7, objectives
+from spo.bench.figures import appendix_a, appendix_c, fig1, fig2, fig3, fig4, fig5, fig6, fig7, objectives
 from spo.bench.figures.arguments import FigureArguments
 from spo.bench.figures.style import pyplot
 from spo.errors import Refusal
@@ -22,12 +22,22 @@ class Figure:
     options: tuple[str, ...] = ()
 
 
-OPTIONS = ("runs", "iteration")
+OPTIONS = ("runs", "iteration", "sweep")
+RUNS, SWEEP = ("runs", "iteration"), ("sweep",)
 FIGURES = {
     "objectives": Figure("f and its slope over the ratio, for every objective", objectives.make),
-    "fig2": Figure("the losses of SPO and PPO, and every sample's ratio per epoch of two runs", fig2.make, OPTIONS),
+    "fig1": Figure("training on Breakout with a CNN and ResNet-18, of suite fig1", fig1.make, SWEEP),
+    "fig2": Figure("the losses of SPO and PPO, and every sample's ratio per epoch of two runs", fig2.make, RUNS),
     "fig3": Figure("which samples PPO and SPO leave without a gradient", fig3.make),
+    "fig4": Figure("SPO and its baselines aggregated over all tasks, of suite fig4", fig4.make, SWEEP),
+    "fig5": Figure("training and ratio deviations with 3 and 7 layers, of suite table1", fig5.make, SWEEP),
+    "fig6": Figure("training and ratio deviations with ResNet-18, of suite fig6", fig6.make, SWEEP),
     "fig7": Figure("surrogate and ratio deviation while three objectives are optimised on one batch", fig7.make),
+    "appendix-a": Figure("SPO relative to PPO on 35 Atari games, of suite atari35", appendix_a.make, SWEEP),
+    "appendix-c": Figure("aggregates over layers × minibatches, of suite layers-minibatches", appendix_c.make, SWEEP),
+    "appendix-c-resnet": Figure(
+        "training with ResNet-18 on 54 Atari games, of suite atari-resnet", appendix_c.make_games, SWEEP
+    ),
 }
 
 

@@ -21,3 +21,5 @@ class FigureArguments:
     """Run directories, for figures that show runs."""
     iteration: flags.OptionalCount = None
     """Which recorded iteration fig2 shows (unset: the last that all runs recorded)."""
+    sweep: flags.OptionalPath = None
+    """The directory of a sweep, for figures that show one (spo bench makes it)."""

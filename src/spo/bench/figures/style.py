@@ -1,9 +1,13 @@
 """One look for all figures: colours that colour-blind people tell apart, and a line and a marker for grey print."""
 
-from dataclasses import dataclass
+import textwrap
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import cycle
 from pathlib import Path
 
 from spo.errors import Refusal
+from spo.rundir import writing
 
 BLUE, VERMILION, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"
 SKY, PURPLE, BLACK, GREY = "#56B4E9", "#CC79A7", "#000000", "#7F7F7F"
@@ -12,10 +16,17 @@ POSITIVE, NEGATIVE = BLUE, VERMILION
 """The sign of an advantage, where no objective is told by its colour; negative is always dashed too."""
 TITLE = 10
 """The size of a panel's title; everything else is set in 9 points, readable at a column's width."""
+SMALL = 7.5
+"""Ticks and titles where many panels stand side by side, and the words under a figure."""
+COLUMN, PAGE = 3.4, 6.9
+"""Inches that a column and a page of the paper are wide: figures of sweeps are drawn as large as they are printed."""
 FORMATS = ("svg", "png", "pdf")
 
 Line = str | tuple[int, tuple[float, ...]]
 DASHED, DOTTED, DASH_DOT, LONG = (0, (4, 2)), (0, (1.2, 1.5)), (0, (6, 2, 1.5, 2)), (0, (9, 2))
+LINES = ("-", DASHED, DOTTED, DASH_DOT, LONG)
+OWN = (GREEN, ORANGE, PURPLE, SKY, BLACK)
+"""Colours for objectives that are not registered."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +37,7 @@ class Look:
     colour: str
     line: Line
     marker: str
+    is_filled: bool = True  # the marker
 
 
 LOOKS = {
@@ -51,6 +63,50 @@ def look_of(name: str) -> Look:
     return LOOKS.get(name) or Look(name, GREY, "-", ".")
 
 
+def looks_of(variants: Mapping[str, Mapping[str, object]]) -> dict[str, Look]:
+    """The looks of a plan's variants: colour and marker by objective; where networks are compared, line by network."""
+    is_compared = any({"hidden", "encoder"} & set(settings) for settings in variants.values())
+    bases = _objective_looks(dict.fromkeys(str(own.get("objective", name)) for name, own in variants.items()))
+    return {
+        name: _variant_look(bases[str(own.get("objective", name))], name, own, is_compared)
+        for name, own in variants.items()
+    }
+
+
+def _objective_looks(objectives: Iterable[str]) -> dict[str, Look]:
+    """Objectives that are not registered get colours that the palette has left."""
+    looks = {name: look_of(name) for name in objectives}
+    own = (name for name in looks if name not in LOOKS)
+    return looks | {name: replace(looks[name], colour=colour) for name, colour in zip(own, cycle(OWN))}
+
+
+def _variant_look(look: Look, name: str, settings: Mapping[str, object], is_compared: bool) -> Look:
+    """A large network is solid with full markers, a small one dashed with hollow ones; a narrower bound is dotted."""
+    look = replace(look, label=str(settings.get("label", name)))
+    if not is_compared:
+        return look
+    is_large = len(settings.get("hidden", ())) > 2 or settings.get("encoder") == "resnet18"
+    line = DOTTED if "epsilon" in settings else "-" if is_large else DASHED
+    return replace(look, line=line, is_filled=is_large)
+
+
+def told_apart(looks: Mapping[str, Look]) -> dict[str, Look]:
+    """Looks for variants that share a panel: where two have the same line, the later gets one that is not taken."""
+    apart, taken = {}, set()
+    for name, look in looks.items():
+        lines = (look.line, *LINES)
+        line = next((line for line in lines if (look.colour, look.marker, line) not in taken), look.line)
+        taken.add((look.colour, look.marker, line))
+        apart[name] = replace(look, line=line)
+    return apart
+
+
+def line_style(look: Look) -> dict[str, object]:
+    """The arguments of a line that is drawn in this look."""
+    marker = {"marker": look.marker, "markerfacecolor": look.colour if look.is_filled else "white"}
+    return {"color": look.colour, "linestyle": look.line, "linewidth": 1.2, "markersize": 3.2, **marker}
+
+
 def pyplot():
     try:
         import matplotlib
@@ -63,6 +119,23 @@ def pyplot():
     return plt
 
 
+def write_note(figure, note: str) -> None:
+    """The words under a figure, in lines no wider than it."""
+    lines = textwrap.fill(note, int(figure.get_figwidth() * 20))
+    figure.text(0, 0, lines, fontsize=SMALL, color="0.25", va="top", linespacing=1.3)
+
+
+def add_legend(figure, handles: list, at: tuple[float, float], **options) -> None:
+    """A legend at a place of the figure as it was laid out: saving widens the figure by its note, and would move it."""
+    figure.legend(handles=handles, frameon=False, bbox_to_anchor=at, bbox_transform=figure.transFigure, **options)
+
+
+def short_number(value: float, _=None) -> str:
+    """A tick's number in few letters: 250, 12k, 1.5M."""
+    text = f"{value / 1e6:g}M" if abs(value) >= 1e6 else f"{value / 1e3:g}k" if abs(value) >= 1e4 else f"{value:g}"
+    return text.replace("-", "−")
+
+
 def save(figure, name: str, out: Path, formats: tuple[str, ...] = FORMATS) -> list[Path]:
     """Writes the figure in every format, without dates, so that the same numbers give the same files.
 
@@ -71,11 +144,10 @@ def save(figure, name: str, out: Path, formats: tuple[str, ...] = FORMATS) -> li
     paths = [out / f"{name}.{ending}" for ending in formats]
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        for path, ending in zip(paths, formats):
-            figure.savefig(path, dpi=150, bbox_inches="tight", metadata=dates[ending])
-    except OSError as error:
-        raise Refusal(f"--out {out} cannot be written to: {error.strerror}")
+        with writing(f"--out {out}"):
+            out.mkdir(parents=True, exist_ok=True)
+            for path, ending in zip(paths, formats):
+                figure.savefig(path, dpi=150, bbox_inches="tight", metadata=dates[ending])
     finally:
         pyplot().close(figure)
     return paths

@@ -1,18 +1,22 @@
 """Suites: what of the paper is run, as data (the TOML files beside this one), and the plan that a directory follows."""
 
 import dataclasses
+import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from spo.config import Config
 from spo.errors import Refusal
 from spo.flags import parse_steps
-from spo.presets import make_config
-from spo.rundir import RunDirectory, canonical, read_json, replace_file
+from spo.rundir import RunDirectory, canonical, read_json, replace_file, writing
+
+if TYPE_CHECKING:
+    from spo.config import Config
+
+MOST_SEEDS = 10_000
 
 
 class Cell(NamedTuple):
@@ -52,8 +56,10 @@ class Plan:
     def label(self, variant: str) -> str:
         return str(self.variants[variant].get("label", variant))
 
-    def config(self, cell: Cell, out: Path | None = None) -> Config:
+    def config(self, cell: Cell, out: Path | None = None) -> "Config":
         """The settings of one run: single-threaded and quiet, because one runs per core."""
+        from spo.presets import make_config  # late: it needs torch, and reading a sweep must not
+
         own = {name: value for name, value in self.variants[cell.variant].items() if name != "label"}
         common = {"seed": cell.seed, "steps": self.steps, "threads": 1, "quiet": True, "out": str(out) if out else None}
         return make_config(cell.task, **{"preset": self.preset} | dict(self.settings) | own | common)
@@ -98,8 +104,8 @@ def narrowed(
         raise Refusal(f"--scale {scale} and --steps {steps} exclude each other")
     if scale is not None and not 0 < scale <= 1:
         raise Refusal(f"--scale {scale} is not accepted: it must be a number above 0 and at most 1")
-    if seeds is not None and seeds < 1:
-        raise Refusal(f"--seeds {seeds} is not accepted: it must be a whole number of at least 1")
+    if seeds is not None:
+        check_seeds(seeds)
     new = {
         "steps": parse_steps(steps) if steps else int(plan.steps * (scale or 1)),
         "seeds": seeds or plan.seeds,
@@ -109,6 +115,11 @@ def narrowed(
     if plan.normalizes not in new["variants"]:
         new["normalizes"] = None
     return dataclasses.replace(plan, **new, reduced=_reductions(plan, new))
+
+
+def check_seeds(seeds: int) -> None:
+    if not 1 <= seeds <= MOST_SEEDS:
+        raise Refusal(f"--seeds {seeds} is not accepted: it must be a whole number from 1 to {MOST_SEEDS}")
 
 
 def _chosen(flag: str, wanted: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
@@ -138,12 +149,13 @@ class Sweep:
     def begin(cls, path: Path, plan: Plan) -> "Sweep":
         """The directory of a plan: a new one, or one that follows the same plan, whose tasks and seeds are added to."""
         file = path / "plan.json"
-        if file.exists():
+        if os.path.isfile(file):
             plan = _united(cls.open(path).plan, plan, path)
-        elif path.exists() and any(path.iterdir()):
+        elif os.path.isdir(path) and any(path.iterdir()):
             raise Refusal(f"--out {path} is not empty and holds no plan.json; name a new directory")
-        path.mkdir(parents=True, exist_ok=True)
-        replace_file(file, canonical(plan.as_json()))
+        with writing(f"--out {path}"):
+            path.mkdir(parents=True, exist_ok=True)
+            replace_file(file, canonical(plan.as_json()))
         return cls(path, plan)
 
     @classmethod
@@ -152,12 +164,32 @@ class Sweep:
             raise Refusal(f"{path} holds no sweep: there is no plan.json in it (spo bench and spo compare make one)")
         try:
             values = read_json(path / "plan.json")
-            return cls(path, plan_from(values, values["suite"]))
-        except (KeyError, TypeError, AttributeError) as error:
+            plan = plan_from(values, values["suite"])
+            _check_types(plan)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise Refusal(f"{path / 'plan.json'} is not a plan: {error}")
+        return cls(path, plan)
 
     def run(self, cell: Cell) -> RunDirectory:
         return RunDirectory(self.path / "runs" / safe(cell.task) / cell.variant / str(cell.seed))
+
+
+def _check_types(plan: Plan) -> None:
+    """A plan that is read may hold anything; what uses it should not have to ask."""
+    pairs = [pair for row in plan.paper.values() for pair in row.values()]
+    texts = [plan.suite, plan.title, plan.source, *plan.tasks, *plan.variants, *plan.reduced]
+    kinds = [
+        ("text", str, texts),
+        ("a whole number", int, [plan.steps, plan.seeds]),
+        ("a number", int | float, [plan.last, *(number for first, second in pairs for number in (first, second))]),
+        ("a table", Mapping, [plan.settings, *plan.variants.values()]),
+    ]
+    for words, kind, values in kinds:
+        for value in values:
+            if not isinstance(value, kind):
+                raise TypeError(f"{value!r} stands where {words} is needed")
+    if plan.normalizes not in (None, *plan.variants):
+        raise ValueError(f"normalizes {plan.normalizes!r} is none of its variants")
 
 
 def safe(name: str) -> str:

@@ -1,0 +1,94 @@
+"""Opens a stranger's files in a process that has little memory and little time, and listens to what is said."""
+
+import contextlib
+import io
+import multiprocessing
+import re
+import resource
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import spo
+from spo import doctor, presets
+
+MEMORY = 500 * 2**20
+SECONDS = 10
+IMPORTABLE = {"spo", "torch", "numpy", "gymnasium", "safetensors", "tyro", "rich", "pygame", "cv2", "mujoco"}
+"""Packages that opening a run may import; the standard library aside."""
+
+
+class Hang(BaseException):
+    """Not an Exception, so that nothing takes it for a damaged file."""
+
+
+OPENERS: dict[str, Callable[[Path], object]] = {
+    "load": spo.load,
+    "doctor": doctor.examine,
+    "evaluate": lambda run: spo.evaluate(run, episodes=1),
+    "config": lambda run: presets.make_config("CartPole-v1", config=str(run / "config.json")),
+    "resume": lambda run: spo.resume(run, quiet=True),  # last, because it writes
+    "loud": spo.resume,
+}
+
+
+def heard(function: Callable, *arguments) -> str:
+    """All that is printed and refused in a call; what a user must never meet is marked with BROKE."""
+    signal.signal(signal.SIGALRM, _hang)
+    signal.alarm(SECONDS)
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            result = function(*arguments)
+        told = "FINE" if result is not False else "PROBLEM"
+    except spo.Refusal as refusal:
+        told = f"REFUSED {refusal}"
+    except BaseException:
+        told = f"BROKE {traceback.format_exc()}"
+    finally:
+        signal.alarm(0)
+    text = said.getvalue() + told
+    fault = re.search("MemoryError|not enough memory|allocate|\x1b", text) or len(told) > 2100
+    return f"BROKE {text!r}" if fault else text
+
+
+def _hang(*_) -> None:
+    raise Hang
+
+
+def sandboxed(function: Callable, *arguments) -> object:
+    """What a function returns in a process of its own, which may grow by 500 MB and import nothing new."""
+    context = multiprocessing.get_context("fork")
+    mine, theirs = context.Pipe()
+    process = context.Process(target=_confined, args=(theirs, function, arguments))
+    process.start()
+    theirs.close()
+    try:
+        assert mine.poll(120), "the process hangs"
+        result, growth, imported = mine.recv()
+    finally:
+        process.kill()
+        process.join()
+    assert growth < MEMORY, f"it grew by {growth / 2**20:.0f} MB"
+    assert not imported, f"it imported {imported}"
+    return result
+
+
+def _confined(connection, function: Callable, arguments: tuple) -> None:
+    before, known = _memory(), {name.split(".")[0] for name in sys.modules}
+    limit = before["VmSize"] + 2 * MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    try:
+        result = function(*arguments)
+    except BaseException:
+        result = f"BROKE {traceback.format_exc()}"
+    imported = {name.split(".")[0] for name in sys.modules} - known - IMPORTABLE - sys.stdlib_module_names
+    connection.send((result, _memory()["VmHWM"] - before["VmHWM"], imported))
+
+
+def _memory() -> dict[str, int]:
+    """Bytes: VmSize is what is mapped now, VmHWM the most that ever was resident."""
+    lines = [line.split() for line in Path("/proc/self/status").read_text().splitlines()]
+    return {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines if words[-1] == "kB"}
