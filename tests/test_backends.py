@@ -15,9 +15,12 @@ import numpy as np
 import pytest
 
 from probes import Counting, EndlessReward, iterate, training
+from spo.envs import shared
 from spo.envs.backends import choose_backend
+from spo.envs.in_process import InProcess
 from spo.envs.making import EnvMaker
 from spo.envs.processes import Processes
+from spo.envs.watchdog import Watched
 from spo.errors import Refusal
 from spo.presets import make_config
 
@@ -97,9 +100,11 @@ def test_envpool_repeats_whatever_the_threads():
     assert first == pytest.approx(second, rel=1e-5)
 
 
-def test_workers_give_the_same_run_bit_for_bit():
-    settings = {"envs": 4, "horizon": 64}
-    apart, together = (training("CartPole-v1", backend=backend, **settings) for backend in ("process", "gymnasium"))
+@pytest.mark.parametrize("env", ["CartPole-v1", "Hopper-v4"])
+@pytest.mark.parametrize("backend", ["process", "shared"])
+def test_workers_give_the_same_run_bit_for_bit(backend, env):
+    settings = {"envs": 5, "horizon": 64, "minibatches": 4, "threads": min(2, os.cpu_count())}
+    apart, together = (training(env, backend=backend, **settings) for backend in (backend, "gymnasium"))
     try:
         assert iterate(apart, 3) == iterate(together, 3)
         assert apart.parameters.vector.equal(together.parameters.vector)
@@ -107,10 +112,12 @@ def test_workers_give_the_same_run_bit_for_bit():
         apart.envs.close()
 
 
-def test_counting_through_workers():
+@pytest.mark.parametrize("backend", ["process", "shared"])
+def test_counting_through_workers(backend):
     """Episodes and steps follow each other as in this process; the ends, and what stood before them, are the same."""
     settings = {"envs": 3, "horizon": 20, "minibatches": 4, "normalize_observation": "off", "normalize_reward": "off"}
-    apart, together = (training(Counting, backend=backend, **settings) for backend in ("process", "gymnasium"))
+    settings["threads"] = min(2, os.cpu_count())
+    apart, together = (training(Counting, backend=backend, **settings) for backend in (backend, "gymnasium"))
     try:
         rollouts = [run.collector.collect() for run in (apart, together)]
     finally:
@@ -154,8 +161,9 @@ def test_the_rule_of_auto():
     def chosen(env, threads, **settings):
         return choose_backend(make_config(env, **settings), threads)[0]
 
-    assert chosen("Humanoid-v4", 1) == chosen("HalfCheetah-v4", 2) == "gymnasium"
-    assert chosen("Humanoid-v4", 2) == chosen("Breakout", 2) == "envpool"
+    assert chosen("Humanoid-v4", 1) == chosen("CartPole-v1", 2) == chosen("Hopper-v4", 2, steps=50_000) == "gymnasium"
+    assert chosen("Humanoid-v4", 2) == chosen("HalfCheetah-v4", 2) == "shared"
+    assert chosen("Breakout", 1) == "gymnasium" and chosen("Breakout", 2) == "envpool"
     assert chosen("Humanoid-v4", 2, env_arg={"xml_file": "mine.xml"}) == "gymnasium"
     assert chosen("Humanoid-v4", 2, backend="process") == "process"
 
@@ -218,6 +226,75 @@ def test_a_worker_that_misbehaves_is_named_and_nothing_is_left_behind(deed):
             envs.step(np.zeros(2, int))
     assert time.monotonic() - started < 12
     assert children() <= before
+
+
+class Elsewhere:
+    """Makes environments that misbehave in every process but this one."""
+
+    def __init__(self, deed: str):
+        self.deed, self.home = deed, os.getpid()
+
+    def __call__(self):
+        return Counting() if os.getpid() == self.home else Misbehaving(self.deed)
+
+
+def helped(deed: str) -> shared.Shared:
+    make = Elsewhere(deed)
+    return shared.shared_envs(make, lambda share: InProcess(make, share, seed=1), 4, 2, 1, "auto", 100)
+
+
+@pytest.mark.parametrize("deed", ["raise", "exit", "kill"])
+def test_a_helper_that_misbehaves_is_named_and_nothing_is_left_behind(deed):
+    before = children()
+    envs = helped(deed)
+    envs.reset()
+    with pytest.raises(Refusal, match="environment 2 " + DEEDS[deed]):
+        for _ in range(5):
+            envs.step(np.zeros(4, int))
+    envs.close()
+    assert children() <= before
+
+
+def test_a_helper_that_hangs_is_named_by_the_watchdog(monkeypatch):
+    told, helpers = [], helped("hang")
+    monkeypatch.setattr("spo.envs.watchdog.os._exit", lambda code: helpers.helpers[0].process.kill())
+    envs = Watched(helpers, 1.0, told.append)
+    try:
+        envs.reset()
+        with pytest.raises(Refusal, match="environment 2 ended its worker process with code -9"):
+            for _ in range(5):
+                envs.step(np.zeros(4, int))
+    finally:
+        envs.close()
+    assert told[0] == "environment 2 did not answer within 1 s (its step 5)"
+
+
+def test_a_helper_gets_actions_of_the_type_that_an_environment_gets_elsewhere():
+    """Of another type, the same number can come to another reward."""
+    assert shared._action(InProcess(partial(gym.make, "Pendulum-v1"), [0], seed=1)) == ((1,), np.float32)
+    assert shared._action(InProcess(partial(gym.make, "CartPole-v1"), [0], seed=1)) == ((), np.int64)
+
+
+class Wider(gym.ObservationWrapper):
+    """Gives doubles, whatever its space says."""
+
+    def observation(self, observation):
+        return observation.astype(np.float64) / 3
+
+
+def wider():
+    return Wider(gym.make("CartPole-v1"))
+
+
+def test_numbers_of_another_type_than_the_space_says_are_kept():
+    envs = shared.shared_envs(wider, lambda share: InProcess(wider, share, seed=1), 2, 2, 1, "auto", 100)
+    alone = InProcess(wider, [0, 1], seed=1)
+    try:
+        assert np.array_equal(envs.reset(), alone.reset())
+        steps = [each.step(np.ones(2, int)).observation for each in (envs, alone)]
+    finally:
+        envs.close()
+    assert steps[0].dtype == steps[1].dtype == np.float64 and np.array_equal(*steps)
 
 
 def test_a_set_up_that_fails_leaves_no_worker_behind():

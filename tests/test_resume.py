@@ -1,6 +1,7 @@
 """A run that was killed any number of times ends as one that never was: to the bit."""
 
 import json
+import os
 import random
 import shutil
 import signal
@@ -107,9 +108,11 @@ def test_every_objective_resumes_exactly(objective, tmp_path):
         (Lives, {}),
         (EndlessReward, {"normalize_observation": "per-env", "normalize_reward": "per-env", "paper": True}),
         ("Acrobot-v1", {"backend": "process", "threads": 1}),
+        ("Acrobot-v1", {"backend": "shared", "threads": min(2, os.cpu_count())}),
+        (Masked, {"backend": "shared", "threads": min(2, os.cpu_count())}),
         ("CartPole-v1", {"lr_schedule": "adaptive-kl", "eval_every": 3, "tensorboard": True}),
     ],
-    ids=["image", "masked", "masked process", "lives", "per-env", "process", "adaptive-kl"],
+    ids=["image", "masked", "masked process", "lives", "per-env", "process", "shared", "masked shared", "adaptive-kl"],
 )
 def test_every_kind_of_run_resumes_exactly(env, settings, tmp_path):
     expected = whole(tmp_path, env, **settings)

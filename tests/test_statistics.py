@@ -298,7 +298,7 @@ def test_normalised_scores():
         (lambda: training_bounds(TRAINING, "per-seed"), "Hopper: PPO-Clip's returns range from 3.0 to 3.0"),
         (lambda: training_bounds({"Ant": [[1.0, 1.0]]}), "Ant: PPO-Clip's returns range from 1.0 to 1.0"),
         (lambda: training_bounds({"Ant": [[1.0, math.nan], [2.0]]}), "Ant: .* range from nan to nan"),
-        (lambda: training_bounds({"Ant": [[], []]}), "Ant: PPO-Clip ended no episode in training"),
+        (lambda: training_bounds({"Ant": [[], []]}), "Ant: no finished run of PPO-Clip ended an episode"),
         (
             lambda: normalized({"Walker": [1.0]}, training_bounds(TRAINING)),
             "Walker: there are no bounds; .*: Ant, Hopper",

@@ -118,8 +118,8 @@ class Config:
     encoder: Literal["auto", "mlp", "small", "nature", "resnet18"]
     """How images are read: auto takes nature from 36 × 36 on and small below; mlp flattens them."""
 
-    backend: Literal["auto", "gymnasium", "process", "envpool"] = "auto"
-    """What steps the environments: this process, worker processes, or EnvPool; auto is a fixed rule."""
+    backend: Literal["auto", "gymnasium", "shared", "process", "envpool"] = "auto"
+    """What steps the environments: this process; also helpers that share its memory; workers alone; EnvPool."""
     env_timeout: float = 300.0
     """Seconds after which an environment that does not answer ends the run."""
     env_arg: flags.KeyValues = dataclasses.field(default_factory=dict)
@@ -143,7 +143,7 @@ class Config:
     compile: Literal["auto", "on", "off"] = "auto"
     """Whether the update is compiled; auto does it where the run is long enough to gain."""
     threads: flags.OptionalCount = None
-    """Threads of torch (unset: chosen by the size of the networks)."""
+    """Cores to use, for stepping and for networks that are large enough (unset: all)."""
     device: str = "cpu"
     """A torch device."""
     profile: bool = False

@@ -95,7 +95,7 @@ def advice(part: str, training: Training) -> str:
 
 def _faster_stepping(training: Training) -> str:
     if training.backend == "gymnasium":
-        return "--backend envpool with --threads 2 or more, if it has the task; else --backend process"
+        return "--backend shared with --threads 2 or more, or --backend envpool, if it has the task"
     if training.backend == "process":
         return "a cheaper environment, or more cores"
     return f"more --threads than {training.threads}, up to the cores that are free"

@@ -38,8 +38,8 @@ class Training:
         self.episodes_cut = 0
         self.ratios: dict[str, np.ndarray] | None = None  # of the newest iteration, where they are asked for
         self.departures: list[str] = []  # why this run is not to the bit what an uninterrupted one would be
-        self.threads = config.threads or default_threads(config)
-        torch.set_num_threads(self.threads)
+        self.threads = config.threads or os.cpu_count() or 1
+        torch.set_num_threads(torch_threads(config, self.threads))
         self.backend, self.backend_reason = choose_backend(config, self.threads)
         self.envs = make_envs(config, make_env, self.backend, self.threads)
         try:
@@ -210,9 +210,9 @@ def _kept(recorded: list[torch.Tensor], batch: dict[str, torch.Tensor]) -> dict[
     return {"ratio": torch.stack(recorded).cpu().numpy(), "advantage": batch["advantage"].cpu().numpy().copy()}
 
 
-def default_threads(config: Config) -> int:
+def torch_threads(config: Config, threads: int) -> int:
     """All cores for convolutions; one for small networks, whose threads would only fight with the stepping."""
-    return os.cpu_count() or 1 if is_atari(config.env) or config.encoder in TRUNKS else 1
+    return threads if is_atari(config.env) or config.encoder in TRUNKS else 1
 
 
 def _policy_spec(config: Config, envs: VecEnv) -> PolicySpec:

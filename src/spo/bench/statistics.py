@@ -68,7 +68,9 @@ def training_bounds(training: Mapping[str, Sequence[Sequence[float]]], seeds: st
 
 def _bounds(task: str, runs: list[Sequence[float]], seeds: str) -> Bounds:
     if not runs:
-        raise Refusal(f"{task}: PPO-Clip ended no episode in training; its returns are needed to normalise by")
+        raise Refusal(
+            f"{task}: no finished run of PPO-Clip ended an episode in training; its returns are needed to normalise by"
+        )
     lowest, highest = EXTREMES[seeds]
     low, high = lowest([np.min(run) for run in runs]), highest([np.max(run) for run in runs])
     if not 0 < high - low < np.inf:  # NaN fails this too

@@ -1,5 +1,6 @@
 """Which backend steps the environments: a fixed rule, so that the same command gives the same run."""
 
+from collections.abc import Iterable
 from importlib.util import find_spec
 
 import gymnasium as gym
@@ -11,12 +12,16 @@ from spo.envs.envpool import INSTALL, EnvPool
 from spo.envs.in_process import InProcess
 from spo.envs.making import EnvMaker
 from spo.envs.processes import Processes
+from spo.envs.shared import shared_envs
 from spo.envs.vector import Vector
 from spo.envs.watchdog import Watched
 from spo.errors import Refusal
 
-SLOW_STEPS = ("Humanoid-v4", "HumanoidStandup-v4", "Humanoid-v5", "HumanoidStandup-v5")
-"""Tasks whose step is so expensive that EnvPool's threads gain more than they cost."""
+MUJOCO = ("Ant", "HalfCheetah", "Hopper", "Humanoid", "HumanoidStandup", "Swimmer", "Walker2d")
+WORTH_SHARING = tuple(f"{name}-{version}" for name in MUJOCO for version in ("v4", "v5"))
+"""Tasks whose steps are long enough to share them out, and short enough for a pipe to be in the way."""
+SHARE_FROM = 100_000
+"""Steps of a run from which helpers pay for their start, which takes seconds."""
 
 MOST_WORKERS = 256
 """Processes of one run, however many environments a file asks for."""
@@ -28,7 +33,9 @@ def choose_backend(config: Config, threads: int) -> tuple[str, str]:
         return config.backend, "as asked"
     if config.env_arg or threads < 2:
         return "gymnasium", "the reference"
-    if config.env in SLOW_STEPS or is_atari(config.env):
+    if config.env in WORTH_SHARING and config.envs > 1 and config.steps >= SHARE_FROM:
+        return "shared", f"faster for {config.env} with {threads} threads"
+    if is_atari(config.env):
         if find_spec("envpool") is None:
             return "gymnasium", f"EnvPool would be faster: {INSTALL}"
         return "envpool", f"faster for {config.env} with {threads} threads"
@@ -49,6 +56,12 @@ def make_envs(config: Config, maker: EnvMaker, backend: str, threads: int) -> Ve
     made = maker.made()  # the first environment; a user's callable may have made a whole vector of them
     if isinstance(made, gym.vector.VectorEnv):
         return Watched(Vector(made, config.envs, config.seed, config.encoder), config.env_timeout)
-    indices, limit = range(config.envs), config.replay_limit
-    in_process = InProcess(maker, indices, config.seed, config.encoder, first=made, replay_limit=limit)
-    return Watched(in_process, config.env_timeout)
+    seed, encoder, limit = config.seed, config.encoder, config.replay_limit
+
+    def here(indices: Iterable[int]) -> InProcess:
+        return InProcess(maker, indices, seed, encoder, first=made, replay_limit=limit)
+
+    if backend == "shared" and min(threads, config.envs) > 1:
+        processes = min(threads, config.envs, MOST_WORKERS)
+        return Watched(shared_envs(maker, here, config.envs, processes, seed, encoder, limit), config.env_timeout)
+    return Watched(here(range(config.envs)), config.env_timeout)

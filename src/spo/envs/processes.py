@@ -5,6 +5,8 @@ import multiprocessing
 import os
 import signal
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 
 import numpy as np
@@ -41,7 +43,7 @@ class Processes:
 
     def reset(self) -> np.ndarray:
         answers = self._ask("reset", max(self.timeout, SECONDS_TO_START))
-        self.mask = _joined([mask for _, mask in answers])
+        self.mask = joined([mask for _, mask in answers])
         return np.concatenate([observation for observation, _ in answers])
 
     def step(self, action: np.ndarray) -> Step:
@@ -49,7 +51,7 @@ class Processes:
         for worker, share in zip(self.workers, np.split(action, self.bounds)):
             worker.send(("step", share))
         answers = self._collect(self.timeout)
-        self.mask = _joined([mask for _, mask in answers])
+        self.mask = joined([mask for _, mask in answers])
         return merged([step for step, _ in answers])
 
     def state(self) -> dict[str, object]:
@@ -61,7 +63,7 @@ class Processes:
         for number, worker in enumerate(self.workers):
             worker.send(("restore", state["workers"][str(number)]))
         answers = self._collect(None)  # a replay may take as long as the episode did
-        self.mask = _joined([mask for _, mask in answers])
+        self.mask = joined([mask for _, mask in answers])
         return {index: why for failures, _ in answers for index, why in failures.items()}
 
     @property
@@ -89,12 +91,21 @@ class Processes:
 class Worker:
     """A process with its share of the environments, and a record of what it is doing."""
 
-    def __init__(self, make_env: MakeEnv, indices: list[int], seed: int, encoder: str, replay_limit: int):
+    def __init__(
+        self,
+        make_env: MakeEnv,
+        indices: list[int],
+        seed: int,
+        encoder: str,
+        replay_limit: int,
+        target: Callable | None = None,
+        extra: tuple = (),
+    ):
         context = multiprocessing.get_context("spawn")  # a fork would copy the threads' locks of a running torch
         self.progress = context.Array("i", [indices[0], 0], lock=False)  # environment and step under way
         self.connection, theirs = context.Pipe()
         arguments = (theirs, make_env, indices, seed, encoder, self.progress, replay_limit, os.getpid())
-        self.process = context.Process(target=serve, args=arguments, daemon=True)
+        self.process = context.Process(target=target or serve, args=(*arguments, *extra), daemon=True)
         try:
             self.process.start()
         except (AttributeError, TypeError, ValueError) as error:
@@ -144,24 +155,30 @@ def serve(
     parent: int,
 ) -> None:
     """A worker's life: answers until it is told to close or its parent is gone."""
+    with obedient(connection, parent):
+        envs = InProcess(make_env, indices, seed, encoder, progress, replay_limit=replay_limit)
+        try:
+            while (message := connection.recv())[0] != "close":
+                connection.send(("answer", answer(envs, *message)))
+        finally:
+            envs.close()
+
+
+@contextmanager
+def obedient(connection: Connection, parent: int) -> Iterator[None]:
+    """A process that ends with its parent, leaves signals to it, and tells it what is wrong."""
     die_with(parent, signal.SIGKILL)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # they reach the whole group, and are the parent's to handle
-    envs = None
     try:
-        envs = InProcess(make_env, indices, seed, encoder, progress, replay_limit=replay_limit)
-        while (message := connection.recv())[0] != "close":
-            connection.send(("answer", _answer(envs, *message)))
+        yield
     except Refusal as refusal:
         connection.send(("refusal", str(refusal)))
     except (EOFError, OSError):
         pass
-    finally:
-        if envs is not None:
-            envs.close()
 
 
-def _answer(envs: InProcess, question: str, value: object) -> tuple:
+def answer(envs: InProcess, question: str, value: object) -> tuple:
     if question == "spaces":
         return envs.observation_space, envs.action_space, envs.layout
     answers = {
@@ -182,7 +199,7 @@ def die_with(parent: int, how: signal.Signals) -> None:
         sys.exit(0)  # the parent was gone before the request
 
 
-def _joined(masks: list[np.ndarray | None]) -> np.ndarray | None:
+def joined(masks: list[np.ndarray | None]) -> np.ndarray | None:
     return None if any(mask is None for mask in masks) else np.concatenate(masks)
 
 

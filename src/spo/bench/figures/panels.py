@@ -30,7 +30,7 @@ def draw_panel(
 ) -> str:
     """The curves as SVG, and the bounds as dotted lines."""
     figure = pyplot().figure(figsize=PANEL)
-    axis = figure.add_axes((0.16, 0.19, 0.81, 0.77))
+    axis = figure.add_axes((0.19, 0.19, 0.78, 0.77))
     for number, curve in enumerate(curves):
         _draw_curve(axis, curve, number)
     for bound in bounds:
