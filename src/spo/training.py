@@ -38,9 +38,10 @@ class Training:
         self.episodes_cut = 0
         self.ratios: dict[str, np.ndarray] | None = None  # of the newest iteration, where they are asked for
         self.departures: list[str] = []  # why this run is not to the bit what an uninterrupted one would be
-        self.threads = config.threads or os.cpu_count() or 1
-        torch.set_num_threads(torch_threads(config, self.threads))
-        self.backend, self.backend_reason = choose_backend(config, self.threads)
+        cores = config.threads or os.cpu_count() or 1
+        torch.set_num_threads(torch_threads(config, cores))
+        self.backend, self.backend_reason = choose_backend(config, cores)
+        self.threads = cores if self.backend != "gymnasium" else torch_threads(config, cores)
         self.envs = make_envs(config, make_env, self.backend, self.threads)
         try:
             self._build()
