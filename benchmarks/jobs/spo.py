@@ -2,7 +2,8 @@
 
 import os
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the command line does, before NumPy is imported
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # both as the command line does, before NumPy and torch are imported
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from measure import prepared, speed
 

@@ -6,8 +6,10 @@ import os
 import re
 import sys
 
-# Acting multiplies small matrices: more threads of NumPy's only fight with stepping. Read when NumPy is imported.
+# Read when NumPy and torch are imported. Acting multiplies small matrices: more threads of NumPy's only fight with
+# stepping, and so do torch's, if they keep a core busy while they wait for work.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from collections.abc import Callable
 from dataclasses import dataclass
