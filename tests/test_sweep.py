@@ -15,7 +15,7 @@ import pytest
 
 from spo.bench.compare import plan_of
 from spo.bench.results import Results
-from spo.bench.suites import Cell, Plan, Sweep, narrowed, read_suite, suite_names
+from spo.bench.suites import Cell, Plan, Sweep, narrowed, read_suite, safe, suite_names
 from spo.bench.sweep import bench, check_settings, left_to_do
 from spo.errors import Refusal
 from spo.presets import make_config
@@ -261,3 +261,12 @@ def test_a_packed_sweep_says_the_same(copy, tmp_path):
         assert path.read_bytes() == (tmp_path / "second" / path.relative_to(tmp_path / "first")).read_bytes()
     with pytest.raises(Refusal, match="is not empty; name a new directory"):
         pack(copy, tmp_path / "first")
+
+
+def test_every_name_is_one_part_of_a_path_of_its_own(tmp_path):
+    names = ["", ".", "..", "../x", "a/b", "a_b", "a:b", "a b", "a%3Ab", "é", "\udcff", "\n", "Hopper-v4"]
+    parts = [safe(name) for name in names]
+    assert len(set(parts)) == len(names) and parts[-1] == "Hopper-v4"
+    for part in parts:
+        (tmp_path / part).mkdir()
+        assert (tmp_path / part).resolve().parent == tmp_path.resolve()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
 
 from spo.errors import Refusal
 from spo.flags import parse_steps
@@ -171,7 +172,7 @@ class Sweep:
         return cls(path, plan)
 
     def run(self, cell: Cell) -> RunDirectory:
-        return RunDirectory(self.path / "runs" / safe(cell.task) / cell.variant / str(cell.seed))
+        return RunDirectory(self.path / "runs" / safe(cell.task) / safe(cell.variant) / str(cell.seed))
 
 
 def _check_types(plan: Plan) -> None:
@@ -193,8 +194,9 @@ def _check_types(plan: Plan) -> None:
 
 
 def safe(name: str) -> str:
-    """A name that is one part of a path, whatever it holds."""
-    return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in name)
+    """A name as one visible part of a path, another for every other name."""
+    quoted = quote(name, safe="", errors="surrogatepass")
+    return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted or "%"
 
 
 def _united(old: Plan, new: Plan, path: Path) -> Plan:
