@@ -18,6 +18,9 @@ from spo.interrupts import stop_if_asked
 from spo.losses import Batch, Feedback, Loss, ValueLoss, bounded, gradient, standardized
 from spo.objectives import inputs_of
 
+NUMBERS_AT_ONCE = 2**23
+"""Of observations in one pass without gradients."""
+
 FIRST_BETA, SECOND_BETA = 0.9, 0.999
 SMALLEST_LEARNING_RATE, LARGEST_LEARNING_RATE = 1e-5, 1e-2
 
@@ -265,7 +268,7 @@ def _diverged(names: tuple[str, ...], rows: Tensor) -> Refusal:
 @torch.no_grad()
 def divergences(loss: Loss, batch: Batch) -> dict[str, float]:
     """Closed-form divergences between old and new policy over the full batch."""
-    old, new = batch["old_params"], loss.policy_params(loss.parameters.vector, batch)
+    old, new = batch["old_params"], new_params(loss, batch)
     kl, kl_reverse = loss.distribution.kl(old, new), loss.distribution.kl(new, old)
     return {
         "kl": kl.mean().item(),
@@ -275,11 +278,18 @@ def divergences(loss: Loss, batch: Batch) -> dict[str, float]:
     }
 
 
+def new_params(loss: Loss, batch: Batch) -> Tensor:
+    """The policy's parameters for the full batch (B, P), in passes over few enough images for the caches."""
+    rows = max(1, NUMBERS_AT_ONCE // batch["observation"][0].numel())
+    seen = {name: batch[name].split(rows) for name in ("observation", "mask") if name in batch}
+    passes = [dict(zip(seen, tensors)) for tensors in zip(*seen.values())]
+    return torch.cat([loss.policy_params(loss.parameters.vector, each) for each in passes])
+
+
 @torch.no_grad()
 def ratios(loss: Loss, batch: Batch) -> Tensor:
     """Every sample's ratio of the new policy to the old (B,), within what a float holds."""
-    params = loss.policy_params(loss.parameters.vector, batch)
-    return bounded(loss.distribution.log_prob(params, batch["action"]) - batch["old_log_prob"]).exp()
+    return bounded(loss.distribution.log_prob(new_params(loss, batch), batch["action"]) - batch["old_log_prob"]).exp()
 
 
 def explained_variance(value: Tensor, target: Tensor) -> float:
