@@ -106,6 +106,16 @@ class Slow(Probe):
         return self.see(0.0), 1.0, False, False, {}
 
 
+class Busy(Slow):
+    """Works for every step: where nothing runs, its time does not pass."""
+
+    def step(self, action):
+        end = time.thread_time() + self.seconds
+        while time.thread_time() < end:
+            pass
+        return self.see(0.0), 1.0, False, False, {}
+
+
 class Lives(Probe):
     """A walk of three lives: a reset after the loss of one goes on with it, any other starts a new walk."""
 

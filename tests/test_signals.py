@@ -13,7 +13,7 @@ import pytest
 
 import spo
 from crash import SHORT, child, remains, start_or_resume
-from probes import Slow
+from probes import Busy, Slow
 from spo.interrupts import HANDLED
 from spo.rundir import RunDirectory
 
@@ -130,6 +130,19 @@ def test_workers_leave_signals_to_their_parent(tmp_path):
     process = begun(tmp_path / "run", partial(Slow, 0.5), {"backend": "process", "envs": 1, "threads": 1}, os.setsid)
     os.killpg(process.pid, signal.SIGINT)
     assert code_within(10, process) == 128 + signal.SIGINT
+
+
+@pytest.mark.parametrize("backend", ["gymnasium", "process"])
+def test_the_time_in_which_a_run_is_stopped_is_not_the_environments(backend, tmp_path):
+    """As by Ctrl-Z: the clock goes on, and no environment hangs."""
+    settings = {"backend": backend, "envs": 1, "threads": 1, "env_timeout": 4.0}
+    process = begun(tmp_path / "run", partial(Busy, 0.4), settings, os.setsid)
+    os.killpg(process.pid, signal.SIGSTOP)
+    time.sleep(4.8)
+    os.killpg(process.pid, signal.SIGCONT)
+    time.sleep(1.0)
+    os.kill(process.pid, signal.SIGTERM)
+    assert code_within(10, process) == 128 + signal.SIGTERM
 
 
 def test_a_signal_strikes_between_steps_and_is_forgotten_afterwards(tmp_path):

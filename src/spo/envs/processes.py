@@ -1,6 +1,7 @@
 """Gymnasium environments in worker processes, for environments whose steps are slow Python."""
 
 import ctypes
+import math
 import multiprocessing
 import os
 import signal
@@ -14,6 +15,7 @@ import numpy as np
 from spo.envs import Step
 from spo.envs.in_process import InProcess
 from spo.envs.making import MakeEnv
+from spo.envs.watchdog import tick_of
 from spo.errors import Refusal
 
 SECONDS_TO_CLOSE = 2.0
@@ -121,7 +123,7 @@ class Worker:
     def receive(self, timeout: float | None) -> object:
         environment, step = self.progress
         try:
-            if not self.connection.poll(timeout):
+            if not self._has_answered(timeout):
                 environment, step = self.progress
                 raise Refusal(f"environment {environment} did not answer within {timeout:g} s (its step {step})")
             kind, answer = self.connection.recv()
@@ -133,6 +135,13 @@ class Worker:
         if kind == "refusal":
             raise Refusal(answer)
         return answer
+
+    def _has_answered(self, timeout: float | None) -> bool:
+        """In ticks: the time in which this process and its workers are stopped is not the environment's."""
+        if timeout is None:
+            return self.connection.poll(None)
+        ticks = math.ceil(timeout / tick_of(timeout))
+        return any(self.connection.poll(tick_of(timeout)) for _ in range(ticks))
 
     def close(self) -> None:
         """Asks, waits a moment, and then makes sure."""

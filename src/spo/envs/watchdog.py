@@ -9,6 +9,11 @@ from collections.abc import Callable
 from spo.envs import Step, VecEnv
 
 
+def tick_of(timeout: float) -> float:
+    """How often to look whether a time limit has passed."""
+    return min(1.0, timeout / 4)
+
+
 class Watched:
     """A backend of this process under a clock: past the limit, one sentence, and the process ends with code 2."""
 
@@ -42,9 +47,13 @@ class Watched:
             self.started = None
 
     def _watch(self) -> None:
-        while not self.is_closed.wait(min(1.0, self.timeout / 4)):
+        """Counts its own ticks and not the time, which goes on while the whole process is stopped."""
+        waited, seen = 0.0, None
+        while not self.is_closed.wait(tick_of(self.timeout)):
             started = self.started
-            if started is not None and time.monotonic() - started > self.timeout:
+            waited = waited + tick_of(self.timeout) if started is not None and started == seen else 0.0
+            seen = started
+            if waited >= self.timeout:
                 environment, step = getattr(self.envs, "progress", ("of the pool", self.envs.steps))
                 reason = f"environment {environment} did not answer within {self.timeout:g} s (its step {step})"
                 self.on_timeout(reason)
