@@ -20,7 +20,7 @@ def prepared(env: str, **settings) -> Training:
 
 def speed(training: Training, iterations: int) -> float:
     """Steps per second over a few iterations."""
-    torch.set_num_threads(training.threads)  # the trainings share a process
+    torch.set_num_threads(training.torch_threads)  # the trainings share a process
     started = time.perf_counter()
     for _ in range(iterations):
         training.iterate()

@@ -37,7 +37,7 @@ class Job:
     entropy_coef: float = 0.0
     max_grad_norm: float = 0.5
     steps: int = 40_960
-    threads: int = 1  # of torch, of XLA, and of what steps the environments where that has any
+    threads: int = 1  # of torch, of XLA, and of what steps the environments where that has any; this project: cores
     backend: str = "auto"  # what steps the environments; only this project has a choice
     waits: bool = False  # several at once start their clocks together
 

@@ -12,7 +12,7 @@ from jobs.job import Job, Ready, run
 
 def prepare(job: Job) -> Ready:
     training = prepared(job.env, **settings(job))
-    threads = training.threads if training.backend == "envpool" else 1
+    threads = 1 if training.backend == "gymnasium" else training.threads
     return Ready(lambda iterations: speed(training, iterations), training.backend, threads)
 
 

@@ -39,9 +39,10 @@ class Training:
         self.ratios: dict[str, np.ndarray] | None = None  # of the newest iteration, where they are asked for
         self.departures: list[str] = []  # why this run is not to the bit what an uninterrupted one would be
         cores = config.threads or os.cpu_count() or 1
-        torch.set_num_threads(torch_threads(config, cores))
+        self.torch_threads = torch_threads(config, cores)
+        torch.set_num_threads(self.torch_threads)
         self.backend, self.backend_reason = choose_backend(config, cores)
-        self.threads = cores if self.backend != "gymnasium" else torch_threads(config, cores)
+        self.threads = self.torch_threads if self.backend == "gymnasium" else cores
         self.envs = make_envs(config, make_env, self.backend, self.threads)
         try:
             self._build()
