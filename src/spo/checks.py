@@ -31,7 +31,8 @@ ABOVE_ZERO_OR_OFF = ("a number above 0, or off", lambda x: x == "off" or (not is
 NOT_NEGATIVE = ("a number of at least 0", lambda x: x >= 0)
 UP_TO_ONE = ("a number from 0 to 1", lambda x: 0 <= x <= 1)
 BETWEEN_ZERO_AND_ONE = ("a number above 0 and below 1", lambda x: 0 < x < 1)
-COUNT, COUNT_OR_ZERO, CORES = whole(1, 2**31 - 1), whole(0, 2**31 - 1), whole(1, os.cpu_count() or 1)
+MOST_ITERATIONS = 2**31 - 1
+COUNT, COUNT_OR_ZERO, CORES = whole(1, MOST_ITERATIONS), whole(0, MOST_ITERATIONS), whole(1, os.cpu_count() or 1)
 LAYERS = (
     f"up to {MOST_LAYERS} whole numbers from 1 to {LARGEST_LAYER}",
     lambda sizes: len(sizes) <= MOST_LAYERS and all(1 <= size <= LARGEST_LAYER for size in sizes),
@@ -77,7 +78,10 @@ RANGES = {
     "keep": COUNT,
     "replay_limit": COUNT,
     "seam_every": COUNT,
-    "record_ratios": ("whole numbers of at least 1", lambda iterations: all(number >= 1 for number in iterations)),
+    "record_ratios": (
+        f"whole numbers from 1 to {MOST_ITERATIONS}",
+        lambda iterations: all(1 <= number <= MOST_ITERATIONS for number in iterations),
+    ),
     "eval_every": COUNT_OR_ZERO,
     "threads": (f"{CORES[0]} (the cores of this machine)", CORES[1]),
 }

@@ -1,5 +1,6 @@
 """The ratios that a run recorded: those of every sample of an iteration, in each of its epochs. No torch here."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def _read(run: RunDirectory, iteration: int) -> RecordedRatios:
     config = run.read_config()
     settings, resolved = config["settings"], config["resolved"]
     path = run.ratios / f"{iteration}.safetensors"
-    if not path.is_file():
+    if not os.path.isfile(path):
         recorded = ", ".join(map(str, recorded_iterations(run))) or "none"
         command = record_command(settings["env"], settings["objective"], iteration)
         raise Refusal(f"{run.path} has no ratios of iteration {iteration} (recorded: {recorded}); {command} makes them")

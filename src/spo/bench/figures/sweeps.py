@@ -1,5 +1,7 @@
 """What every figure of a sweep needs: results of the right suite, and the words under the figure."""
 
+import os
+
 import numpy as np
 
 from spo.bench.commands import sweep_command
@@ -18,7 +20,7 @@ def results_of(arguments: FigureArguments, suite: str) -> Results:
     new = f"suite {suite}, which {sweep_command(read_suite(suite), f'runs/{suite}')} runs"
     if path is None:
         raise Refusal(f"figure {name} needs --sweep, the directory of a sweep of {new}")
-    if not (path / "plan.json").is_file():
+    if not os.path.isfile(path / "plan.json"):
         raise Refusal(f"--sweep {path} holds no plan.json; figure {name} shows {new}")
     results = Results(Sweep.open(path))
     if results.plan.suite != suite:

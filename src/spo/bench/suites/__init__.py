@@ -161,7 +161,7 @@ class Sweep:
 
     @classmethod
     def open(cls, path: Path) -> "Sweep":
-        if not (path / "plan.json").is_file():
+        if not os.path.isfile(path / "plan.json"):
             raise Refusal(f"{path} holds no sweep: there is no plan.json in it (spo bench and spo compare make one)")
         try:
             values = read_json(path / "plan.json")
