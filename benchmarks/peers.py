@@ -9,9 +9,9 @@ The job is PPO-Clip on the CPU: 8 environments × 256 steps, 10 epochs of 4 mini
 networks for policy and value (64-64, or the policy in seven layers), one Adam, gradients clipped at 0.5, normalised
 observations and rewards (Breakout: 8 × 128, 4 epochs of 4 minibatches, the Nature CNN). Every measurement is a fresh
 process; its warm-up is not counted. Each library runs with every number of threads in --threads, and its best counts.
-All step Gymnasium environments in their own process, one after the other; this project steps Humanoid-v4 and Atari
-with EnvPool if it has two threads. Where a torch optimiser runs, its gradient steps and the parameters it changes are
-counted in the warm-up and written beside the result. What differs, library by library:
+All step Gymnasium environments in their own process, one after the other; with two threads this project steps half of
+MuJoCo's in a helper that shares its memory, and Atari with EnvPool. Where a torch optimiser runs, its gradient steps
+and the parameters it changes are counted in the warm-up and written beside the result. What differs, library by library:
 
     stable-baselines3   nothing
     sbx                 JAX; an Adam and a gradient norm each for policy and value; does not clip values; no Atari here
@@ -35,11 +35,17 @@ from pathlib import Path
 from chart import draw_comparison, draw_scaling
 from compare import compare, print_table
 from launch import Failed
-from machine import machine
 from scaling import scaling
 from sweep import sweep
 from tasks import DEFAULT_TASKS, TASKS
 from venvs import HERE, PEERS, python_of, set_up
+
+from spo.recording import machine, versions
+
+
+def circumstances() -> dict[str, object]:
+    """What the numbers were measured on; no date."""
+    return {"machine": machine() | {"cores": os.cpu_count()}, "versions": versions()}
 
 
 def main() -> None:
@@ -114,7 +120,7 @@ def write(arguments: argparse.Namespace, name: str, results: dict) -> None:
     asked = {"rounds": arguments.rounds, "steps": arguments.steps}
     arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / f"{name}.json"
-    path.write_text(json.dumps({"machine": machine(), "asked": asked, "results": results}, indent=2) + "\n")
+    path.write_text(json.dumps(circumstances() | {"asked": asked, "results": results}, indent=2) + "\n")
     print(f"\nwritten: {path}")
 
 
