@@ -11,7 +11,7 @@ observations and rewards (Breakout: 8 × 128, 4 epochs of 4 minibatches, the Nat
 process; its warm-up is not counted. Each library runs with every number of threads in --threads, and its best counts.
 All step Gymnasium environments in their own process, one after the other; with two threads this project steps half of
 MuJoCo's in a helper that shares its memory, and Atari with EnvPool. Where a torch optimiser runs, its gradient steps
-and the parameters it changes are counted in the warm-up and written beside the result. What differs, library by library:
+and the parameters it changes are counted in the warm-up and written beside the result. What differs by library:
 
     stable-baselines3   nothing
     sbx                 JAX; an Adam and a gradient norm each for policy and value; does not clip values; no Atari here

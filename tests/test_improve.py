@@ -360,5 +360,6 @@ def test_acting_in_numpy_equals_torch(activation, hidden):
     network = ActorCritic(layout, distribution_for(gym.spaces.Box(-1, 1, (3,))), hidden, (16,), activation, seed=3)
     network.requires_grad_(False)
     observation = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)
-    for ours, theirs in zip(NumpyActor(network)(observation), TorchActor(network, "cpu")(observation)):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+    ours, (params, value) = NumpyActor(network), TorchActor(network, "cpu")(observation)
+    np.testing.assert_allclose(ours(observation)[0], params, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(ours.value(observation), value, rtol=1e-5, atol=1e-6)

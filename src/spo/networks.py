@@ -124,8 +124,9 @@ class NumpyActor:
         self.critic = [(layer.weight.numpy().T, layer.bias.numpy()) for layer in network.critic[::2]]
         self.log_std = None if network.log_std is None else network.log_std.numpy()
 
-    def __call__(self, observation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return self.params(observation), self.value(observation)
+    def __call__(self, observation: np.ndarray) -> tuple[np.ndarray, None]:
+        """Parameters, but no values: those of a whole rollout at once cost a fraction of so many calls."""
+        return self.params(observation), None
 
     def params(self, observation: np.ndarray) -> np.ndarray:
         outputs = self._forward(self.actor, observation)

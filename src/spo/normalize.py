@@ -22,7 +22,8 @@ class RunningMoments:
     def update(self, sample: np.ndarray, groups: slice | np.ndarray = slice(None)) -> None:
         """Adds a sample (G, B, *shape) to the chosen groups, by Chan's pairwise formula."""
         size = sample.shape[1]
-        mean, count = self.mean[groups], self.count[groups]
+        mean = self.mean[groups]
+        count = self.count.item() if self.count.size == 1 else self.count[groups]  # a number costs less than an array
         total = count + size
         sample_mean = np.add.reduce(sample, axis=1) / size
         delta = sample_mean - mean

@@ -96,13 +96,15 @@ class Collector:
         for t in range(self.horizon):
             stop_if_asked()
             params, value = self.actor(self.observation)
-            self._check_acting(params, value)
+            self._check("output of the policy", params)
             if self.mask is not None:
                 params, store["mask"][t] = self.distribution.masked(params, self.mask), self.mask
             action = self.distribution.sample(params, noise[t])
             self._check("action", action)
             store["observation"][t], store["action"][t] = self.observation, action
-            store["params"][t], store["value"][t] = params, value
+            store["params"][t] = params
+            if value is not None:
+                store["value"][t] = value
             step = self.envs.step(self.distribution.to_env(action))
             self.env_steps += self.envs.count
             self._check_finite(step)
@@ -114,6 +116,9 @@ class Collector:
             if step.final_observation is not None:
                 finals += self._finals(t, step, done)
             self.observation, self.mask = self._normalized(step.observation), self.envs.mask
+        if value is None:
+            store["value"][:] = self._values(store["observation"])
+        self._check_values(store["value"])
         return self._finished(store, episodes, finals)
 
     def seam(self) -> int:
@@ -188,9 +193,16 @@ class Collector:
         self._check("observation", observation)
         return observation
 
-    def _check_acting(self, params: np.ndarray, value: np.ndarray) -> None:
-        self._check("output of the policy", params)
-        self._check("value", value)
+    def _values(self, observation: np.ndarray) -> np.ndarray:
+        """Of observations (T, N, …)."""
+        leading = observation.shape[:2]
+        return self.actor.value(observation.reshape(-1, *observation.shape[2:])).reshape(leading)
+
+    def _check_values(self, value: np.ndarray) -> None:
+        if not np.isfinite(value).all():
+            t, env = np.argwhere(~np.isfinite(value))[0]
+            step = self.env_steps // self.envs.count - self.horizon + t
+            raise Refusal(f"the value of environment {env} is not finite ({value[t, env]}) at its step {step}")
 
     def _check_finite(self, step: Step) -> None:
         self._check("observation", step.observation)
@@ -200,7 +212,9 @@ class Collector:
 
     def _check(self, what: str, array: np.ndarray) -> None:
         """A sum is finite unless a part is not, and costs a fraction of looking at every part."""
-        if array.dtype.kind == "f" and not math.isfinite(array.sum()) and not np.isfinite(array).all():
+        if array.dtype.kind != "f" or math.isfinite(np.add.reduce(array, axis=None)):
+            return
+        if not np.isfinite(array).all():
             env = int(np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))[0])
             worst = array[env][~np.isfinite(array[env])].flat[0] if array.ndim > 1 else array[env]
             step = self.env_steps // self.envs.count

@@ -60,7 +60,7 @@ class InProcess:
         self.steps += 1
         self.progress[1] = self.steps
         self.actions.append(action.copy())
-        observations = []
+        observations, is_over = [], False
         reward = np.empty(self.count)
         terminated, truncated = np.empty(self.count, dtype=bool), np.empty(self.count, dtype=bool)
         for position, env in enumerate(self.envs):
@@ -74,12 +74,14 @@ class InProcess:
             except (TypeError, ValueError) as error:
                 self._fail(position, f"returned the reward {value!r}; accepted is a number", error)
             terminated[position], truncated[position] = is_terminated, is_truncated
+            is_over = is_over or is_terminated or is_truncated
             self.goes_on[position] = info.get("life_lost", False)
             observations.append(self._packed(position, observation))
             self._remember_mask(position, info)
         self.totals.add(reward)
-        self.observation = final = np.stack(observations)
-        if not (terminated.any() or truncated.any()):
+        # As np.stack would, at a fraction of its cost.
+        self.observation = final = np.concatenate(observations).reshape(self.count, *self.layout.shape)
+        if not is_over:
             return Step(final, reward, terminated, truncated, None, [])
         self.observation, episodes = self._restart(final, terminated | truncated)
         self._forget_ended_episodes()
