@@ -297,6 +297,25 @@ def test_numbers_of_another_type_than_the_space_says_are_kept():
     assert steps[0].dtype == steps[1].dtype == np.float64 and np.array_equal(*steps)
 
 
+@pytest.mark.parametrize("backend", ["process", "shared"])
+def test_python_ends_though_nobody_closed_the_environments(backend):
+    code = f"""
+        from probes import training
+        if __name__ == "__main__":
+            run = training("CartPole-v1", envs=2, backend="{backend}", threads={min(2, os.cpu_count())})
+            run.collector.collect()
+            print("done", flush=True)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        cwd=os.path.dirname(__file__),
+        text=True,
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.returncode == 0 and done.stdout == "done\n", done
+
+
 def test_a_set_up_that_fails_leaves_no_worker_behind():
     before = children()
     with pytest.raises(Refusal, match="holds no policy") as refusal:

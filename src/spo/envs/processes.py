@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing import util
 from multiprocessing.connection import Connection
 
 import numpy as np
@@ -113,6 +114,8 @@ class Worker:
         except (AttributeError, TypeError, ValueError) as error:
             raise Refusal(f"--backend process needs an environment that can be sent to another process: {error}")
         theirs.close()
+        # At its end Python would wait for a worker that nobody closed, and that leaves signals to its parent, for ever.
+        util.Finalize(self, self.process.kill, exitpriority=100)
 
     def send(self, message: tuple) -> None:
         try:
