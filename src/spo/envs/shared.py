@@ -5,6 +5,7 @@ and one byte through a socket says that they are there. Both sides look for it a
 waking up takes as long as stepping.
 """
 
+import copy
 import math
 import multiprocessing
 import os
@@ -107,7 +108,8 @@ def shared_envs(make_env: MakeEnv, own: Callable[[list[int]], InProcess], count:
     """Starts the helpers with their shares; `own` makes this process's."""
     shares = [share.tolist() for share in np.array_split(np.arange(count), processes)]
     mine = own(shares[0])
-    seen = np.asarray(mine.layout.pack(mine.observation_space.sample()))
+    space = copy.deepcopy(mine.observation_space)  # whose generator is not the environment's
+    seen = np.asarray(mine.layout.pack(space.sample()))
     sizes = {"observation": (seen.shape, seen.dtype), "action": _action(mine)}
     envs = Shared(mine, [Helper(make_env, share, sizes, *more) for share in shares[1:]])
     try:
@@ -146,6 +148,8 @@ class Bell:
     def __init__(self, end: socket.socket):
         self.end, self.descriptor = end, end.fileno()
         end.setblocking(False)
+        self.poll = select.poll()
+        self.poll.register(self.descriptor, select.POLLIN)
 
     def ring(self, byte: bytes) -> None:
         try:
@@ -161,7 +165,7 @@ class Bell:
                 return os.read(self.descriptor, 1)
             except BlockingIOError:
                 if time.perf_counter() > tired:
-                    select.select([self.descriptor], [], [])
+                    self.poll.poll()
             except OSError:
                 return b""
 
