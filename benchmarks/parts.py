@@ -2,7 +2,7 @@
 
     python benchmarks/parts.py [ENV ...] [--hidden 64 64]
 
-Prints milliseconds per iteration (best of several, because machines are noisy) and the share of each part. The
+Prints milliseconds per iteration (best of ten rounds through all parts, because machines are noisy) and each share. The
 stepping row is the simulation limit: the same environments with the untrained policy's actions and nothing else.
 """
 
@@ -19,15 +19,18 @@ from spo.presets import make_config
 from spo.rollout import gae
 from spo.training import Training
 
+ROUNDS = 10
 
-def best(function: Callable[[], object], repeats: int = 5) -> float:
-    """Milliseconds of the fastest call."""
-    durations = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        function()
-        durations.append(time.perf_counter() - started)
-    return 1000 * min(durations)
+
+def best(parts: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """Milliseconds of each part's fastest call, in rounds through all of them, so that a slow minute hits all alike."""
+    durations = {name: [] for name in parts}
+    for _ in range(ROUNDS):
+        for name, part in parts.items():
+            started = time.perf_counter()
+            part()
+            durations[name].append(time.perf_counter() - started)
+    return {name: 1000 * min(values) for name, values in durations.items()}
 
 
 def measure(env: str, hidden: tuple[int, ...]) -> dict[str, float]:
@@ -50,18 +53,25 @@ def measure(env: str, hidden: tuple[int, ...]) -> dict[str, float]:
             collector._normalized(raw)
             collector.reward_normalizer(raw[:, 0], never, never)
 
-    parts = {
-        "stepping alone": best(lambda: [training.envs.step(action) for action in actions]),
-        "acting": best(lambda: [collector.actor(collector.observation) for _ in range(horizon)]),
-        "normalising": best(normalise),
-        "advantages": best(advantages),
-        "collecting, all of it": best(collector.collect),
-        "update, eager": best(lambda: training.improve(batch, 1e-4)),
-    }
     training.improve.compile(example_batch(training.spec.layout, training.distribution, config.minibatch_size))
-    parts["update, compiled"] = best(lambda: training.improve(batch, 1e-4))
-    parts["iteration, compiled"] = best(training.iterate, repeats=8)
-    return parts | {"steps": config.batch_size}
+    epochs = training.improve.epochs
+    steps = {"eager": epochs.stepper.__call__, "compiled": epochs.step}
+
+    def update(path: str) -> None:
+        epochs.step = steps[path]
+        training.improve(batch, 1e-4)
+
+    parts = {
+        "stepping alone": lambda: [training.envs.step(action) for action in actions],
+        "acting": lambda: [collector.actor(collector.observation) for _ in range(horizon)],
+        "normalising": normalise,
+        "advantages": advantages,
+        "collecting, all of it": collector.collect,
+        "update, eager": lambda: update("eager"),
+        "update, compiled": lambda: update("compiled"),
+        "iteration, compiled": training.iterate,
+    }
+    return best(parts) | {"steps": config.batch_size}
 
 
 def main() -> None:
