@@ -298,6 +298,18 @@ def test_numbers_of_another_type_than_the_space_says_are_kept():
 
 
 @pytest.mark.parametrize("backend", ["process", "shared"])
+def test_a_plain_script_can_train_with_workers(backend, tmp_path):
+    """One that does not ask whether it is the main module: a worker must not run it again."""
+    settings = f"backend='{backend}', threads={min(2, os.cpu_count())}, envs=2, horizon=16, steps=64, minibatches=1"
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"import spo\nspo.train('CartPole-v1', preset='classic', {settings}, quiet=True, out='run')\nprint('trained')\n"
+    )
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, text=True, capture_output=True, timeout=60)
+    assert done.returncode == 0 and done.stdout == "trained\n", done
+
+
+@pytest.mark.parametrize("backend", ["process", "shared"])
 def test_python_ends_though_nobody_closed_the_environments(backend):
     code = f"""
         from probes import training
@@ -324,7 +336,9 @@ def test_a_set_up_that_fails_leaves_no_worker_behind():
 
 
 def test_an_environment_that_cannot_be_sent_is_named():
-    with pytest.raises(Refusal, match="--backend process needs an environment that can be sent to another process"):
+    with pytest.raises(
+        Refusal, match="--backend process .or shared. needs an environment that can be sent to another process"
+    ):
         training(lambda: EndlessReward(3), backend="process", envs=2)
 
 

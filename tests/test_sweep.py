@@ -252,8 +252,8 @@ def test_compare_is_a_plan_like_any_other():
 def test_a_packed_sweep_says_the_same(copy, tmp_path):
     from spo.bench.pack import pack
 
-    for name in ("first", "second"):
-        pack(copy, tmp_path / name)
+    for source, name in ((copy, "first"), (tmp_path / "first", "second")):  # what is packed can be packed again
+        pack(source, tmp_path / name)
     packed = Results(Sweep.open(tmp_path / "first"))
     assert packed.csv() == Results(Sweep.open(copy)).csv() and packed.is_complete()
     assert not list((tmp_path / "first").rglob("*.safetensors"))

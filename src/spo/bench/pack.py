@@ -29,5 +29,7 @@ def _pack_run(run: RunDirectory, target: RunDirectory) -> None:
     for path in (run.config, run.status):
         shutil.copyfile(path, target.path / path.name)
     for path in (run.metrics, run.episodes):
+        packed = path.with_name(f"{path.name}.gz")  # of a run that was packed before
         # No time in the header, so that the same rows give the same bytes.
-        (target.path / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+        content = packed.read_bytes() if packed.exists() else gzip.compress(path.read_bytes(), mtime=0)
+        (target.path / packed.name).write_bytes(content)

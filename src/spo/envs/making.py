@@ -42,6 +42,12 @@ def checked_env(made: object) -> gym.Env:
     return made
 
 
+def is_of_gymnasium(make_env: MakeEnv) -> bool:
+    """Whether it makes an environment that Gymnasium itself registers, which every process can make."""
+    known = gym.registry.get(make_env.env) if isinstance(getattr(make_env, "env", None), str) else None
+    return known is not None and str(known.entry_point).startswith("gymnasium.")
+
+
 def names_module(value: object) -> bool:
     """Whether an id, or anything in the arguments of an environment, may name a module to import."""
     if isinstance(value, str):

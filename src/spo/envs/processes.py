@@ -6,8 +6,9 @@ import multiprocessing
 import os
 import signal
 import sys
+import types
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from multiprocessing import util
 from multiprocessing.connection import Connection
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from spo.envs import Step
 from spo.envs.in_process import InProcess
-from spo.envs.making import MakeEnv
+from spo.envs.making import MakeEnv, is_of_gymnasium
 from spo.envs.watchdog import tick_of
 from spo.errors import Refusal
 
@@ -110,9 +111,12 @@ class Worker:
         arguments = (theirs, make_env, indices, seed, encoder, self.progress, replay_limit, os.getpid())
         self.process = context.Process(target=target or serve, args=(*arguments, *extra), daemon=True)
         try:
-            self.process.start()
+            with without_main() if is_of_gymnasium(make_env) else nullcontext():
+                self.process.start()
         except (AttributeError, TypeError, ValueError) as error:
-            raise Refusal(f"--backend process needs an environment that can be sent to another process: {error}")
+            raise Refusal(
+                f"--backend process (or shared) needs an environment that can be sent to another process: {error}"
+            )
         theirs.close()
         # At its end Python would wait for a worker that nobody closed, and that leaves signals to its parent, for ever.
         util.Finalize(self, self.process.kill, exitpriority=100)
@@ -154,6 +158,17 @@ class Worker:
             self.process.kill()
             self.process.join()
         self.connection.close()
+
+
+@contextmanager
+def without_main() -> Iterator[None]:
+    """A process that is started now does not run the user's script again, which may not be written for that."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def serve(
