@@ -26,7 +26,7 @@ LAYERS = [
     {"config"},
     {"encoders"},
     {"distributions", "flags", "spaces"},
-    {"objectives", "seeding", "errors", "interrupts"},
+    {"objectives", "seeding", "errors", "interrupts", "speed"},
 ]
 DEPTH = {name: depth for depth, layer in enumerate(LAYERS) for name in layer}
 WITHOUT_TORCH = {"rundir", "checkpoint", "interrupts", "errors", "seeding", "normalize", "flags", "theory"}

@@ -22,6 +22,7 @@ from spo.losses import (
 from spo.objectives import OBJECTIVES, Objective
 from spo.rollout import gae
 from spo.spaces import ObservationLayout
+from spo.speed import compiled
 
 TASKS = {"discrete": "CartPole-v1", "continuous": "Pendulum-v1"}
 
@@ -363,3 +364,17 @@ def test_acting_in_numpy_equals_torch(activation, hidden):
     ours, (params, value) = NumpyActor(network), TorchActor(network, "cpu")(observation)
     np.testing.assert_allclose(ours(observation)[0], params, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(ours.value(observation), value, rtol=1e-5, atol=1e-6)
+
+
+def test_more_than_eight_networks_can_be_compiled_in_one_process():
+    """torch gives up after eight compilations of one code object."""
+
+    class Doubled:
+        def __init__(self, rows):
+            self.rows = rows
+
+        def __call__(self, x):
+            return x * 2 + self.rows
+
+    for rows in range(1, 11):
+        assert compiled(Doubled(rows).__call__)(torch.ones(rows)).tolist() == [2.0 + rows] * rows

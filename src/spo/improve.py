@@ -4,7 +4,6 @@ One step (gradient, clipping, Adam, statistics) is one function of tensors, so t
 the same code.
 """
 
-import types
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ from spo.errors import Refusal
 from spo.interrupts import stop_if_asked
 from spo.losses import Batch, Feedback, Loss, ValueLoss, bounded, gradient, standardized
 from spo.objectives import inputs_of
+from spo.speed import compiled
 
 NUMBERS_AT_ONCE = 2**23
 """Of observations in one pass without gradients."""
@@ -103,16 +103,6 @@ class Stepper:
             return torch.stack([stats[name] for name in self.names])
 
 
-def with_own_code(stepper: Stepper) -> Callable[..., Tensor]:
-    """The stepper's call with a code object of its own.
-
-    torch keeps compilations per code object and gives up after eight; a process may train more often than that.
-    """
-    call = Stepper.__call__
-    copy = types.FunctionType(call.__code__.replace(), call.__globals__, call.__name__, None, call.__closure__)
-    return types.MethodType(copy, stepper)
-
-
 class GradientEpochs:
     """Epochs of shuffled minibatches with Adam."""
 
@@ -154,7 +144,7 @@ class GradientEpochs:
 
     def compile(self, example: Batch, feedback: Feedback) -> None:
         """Compiles the step on a copy of the state, or raises what the compiler raised."""
-        step = torch.compile(with_own_code(self.stepper), fullgraph=True, dynamic=False)
+        step = compiled(self.stepper.__call__)
         state = (self.loss.parameters.vector, self.adam.first, self.adam.second, self.learning_rate)
         minibatch = {name: example[name] for name in self.loss.fields}
         step(*(tensor.clone() for tensor in state), self.adam.corrections(), minibatch, feedback)

@@ -23,6 +23,7 @@ from spo.normalize import ObservationNormalizer, RewardNormalizer
 from spo.policy import Policy, PolicySpec, load_policy
 from spo.rollout import Collector, Rollout, gae
 from spo.seeding import derived_seed, generator
+from spo.speed import keep_freed_memory
 from spo.trust_region import TrustRegion
 
 COMPILE_FROM = 4000
@@ -41,6 +42,7 @@ class Training:
         cores = config.threads or os.cpu_count() or 1
         self.torch_threads = torch_threads(config, cores)
         torch.set_num_threads(self.torch_threads)
+        keep_freed_memory()
         self.backend, self.backend_reason = choose_backend(config, cores)
         self.threads = self.torch_threads if self.backend == "gymnasium" else cores
         self.envs = make_envs(config, make_env, self.backend, self.threads)
