@@ -19,10 +19,11 @@ from spo.losses import (
     slope_statistics,
     value_loss,
 )
+from spo.networks import ActorCritic, NumpyActor, TorchActor
 from spo.objectives import OBJECTIVES, Objective
 from spo.rollout import gae
 from spo.spaces import ObservationLayout
-from spo.speed import compiled
+from spo.speed import compiled, threads_worth
 
 TASKS = {"discrete": "CartPole-v1", "continuous": "Pendulum-v1"}
 
@@ -355,8 +356,6 @@ def test_networks_start_orthogonal():
 @pytest.mark.parametrize("activation", ["tanh", "relu", "elu", "silu"])
 @pytest.mark.parametrize("hidden", [(), (32,), (64, 32, 16)])
 def test_acting_in_numpy_equals_torch(activation, hidden):
-    from spo.networks import ActorCritic, NumpyActor, TorchActor
-
     layout = ObservationLayout(gym.spaces.Box(-1, 1, (5,)))
     network = ActorCritic(layout, distribution_for(gym.spaces.Box(-1, 1, (3,))), hidden, (16,), activation, seed=3)
     network.requires_grad_(False)
@@ -378,3 +377,13 @@ def test_more_than_eight_networks_can_be_compiled_in_one_process():
 
     for rows in range(1, 11):
         assert compiled(Doubled(rows).__call__)(torch.ones(rows)).tolist() == [2.0 + rows] * rows
+
+
+@pytest.mark.parametrize(
+    "observation, hidden, threads",
+    [((17,), (64, 64), 1), ((17,), (256, 256, 128, 128, 64, 64), 2), ((376,), (64, 64), 2), ((4, 84, 84), (), 2)],
+)
+def test_only_large_networks_get_more_than_one_thread(observation, hidden, threads):
+    layout = ObservationLayout(gym.spaces.Box(0, 255, observation, np.uint8))
+    network = ActorCritic(layout, distribution_for(gym.spaces.Box(-1, 1, (6,))), hidden, hidden, "tanh")
+    assert min(2, threads_worth(network)) == threads

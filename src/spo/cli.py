@@ -7,9 +7,10 @@ import re
 import sys
 
 # Read when NumPy and torch are imported. Acting multiplies small matrices: more threads of NumPy's only fight with
-# stepping, and so do torch's, if they keep a core busy while they wait for work.
+# stepping. Torch's threads wait for work awake so long that they are there for the next operation of an update, but do
+# not keep a core from stepping.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("GOMP_SPINCOUNT", "50000")
 
 from collections.abc import Callable
 from dataclasses import dataclass

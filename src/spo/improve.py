@@ -5,6 +5,7 @@ the same code.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from spo.errors import Refusal
 from spo.interrupts import stop_if_asked
 from spo.losses import Batch, Feedback, Loss, ValueLoss, bounded, gradient, standardized
 from spo.objectives import inputs_of
-from spo.speed import compiled
+from spo.speed import compiled, unguarded
 
 NUMBERS_AT_ONCE = 2**23
 """Of observations in one pass without gradients."""
@@ -112,6 +113,7 @@ class GradientEpochs:
         self.learning_rate = torch.tensor(config.learning_rate)
         self.stepper = Stepper(loss, config)
         self.step: Callable[..., Tensor] = self.stepper.__call__
+        self.around_epoch: Callable[[], AbstractContextManager] = nullcontext
 
     def __call__(
         self, batch: Batch, learning_rate: float | None, feedback: Feedback, has_enough: Callable[[], bool]
@@ -122,7 +124,9 @@ class GradientEpochs:
         rows: list[Tensor] = []
         epochs, is_over = 0, False
         while epochs < self.config.epochs and not is_over:
-            is_over = self._epoch(batch, feedback, rows) or has_enough()
+            with self.around_epoch():
+                is_over = self._epoch(batch, feedback, rows)
+            is_over = is_over or has_enough()
             epochs += 1
         return summarized(self.stepper.names, torch.stack(rows)) | {"epochs": epochs}
 
@@ -148,7 +152,7 @@ class GradientEpochs:
         state = (self.loss.parameters.vector, self.adam.first, self.adam.second, self.learning_rate)
         minibatch = {name: example[name] for name in self.loss.fields}
         step(*(tensor.clone() for tensor in state), self.adam.corrections(), minibatch, feedback)
-        self.step = step
+        self.step, self.around_epoch = step, unguarded  # all minibatches are like the example
 
     def _epoch(self, batch: Batch, feedback: Feedback, rows: list[Tensor]) -> bool:
         """One pass; permutes once and slices, which is cheaper than gathering. True if the updates must end."""

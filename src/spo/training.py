@@ -9,9 +9,7 @@ import torch
 
 from spo.config import Config
 from spo.distributions import distribution_for
-from spo.encoders import TRUNKS
 from spo.envs import VecEnv
-from spo.envs.atari import is_atari
 from spo.envs.backends import choose_backend, make_envs
 from spo.envs.making import EnvMaker
 from spo.errors import Refusal
@@ -23,7 +21,7 @@ from spo.normalize import ObservationNormalizer, RewardNormalizer
 from spo.policy import Policy, PolicySpec, load_policy
 from spo.rollout import Collector, Rollout, gae
 from spo.seeding import derived_seed, generator
-from spo.speed import keep_freed_memory
+from spo.speed import keep_freed_memory, threads_worth
 from spo.trust_region import TrustRegion
 
 COMPILE_FROM = 4000
@@ -40,23 +38,23 @@ class Training:
         self.ratios: dict[str, np.ndarray] | None = None  # of the newest iteration, where they are asked for
         self.departures: list[str] = []  # why this run is not to the bit what an uninterrupted one would be
         cores = config.threads or os.cpu_count() or 1
-        self.torch_threads = torch_threads(config, cores)
-        torch.set_num_threads(self.torch_threads)
-        keep_freed_memory()
         self.backend, self.backend_reason = choose_backend(config, cores)
-        self.threads = self.torch_threads if self.backend == "gymnasium" else cores
-        self.envs = make_envs(config, make_env, self.backend, self.threads)
+        self.envs = make_envs(config, make_env, self.backend, cores)
         try:
-            self._build()
+            self._build(cores)
         except BaseException:
             self.envs.close()  # nothing that was started stays behind
             raise
 
-    def _build(self) -> None:
+    def _build(self, cores: int) -> None:
         config = self.config
         self.spec = _policy_spec(config, self.envs)
         self.distribution = distribution_for(self.spec.action_space)
-        self.spec.blank_network()  # refuses what would not fit, before it takes any memory
+        blank = self.spec.blank_network()  # refuses what would not fit, before it takes any memory
+        self.torch_threads = min(cores, threads_worth(blank))
+        self.threads = self.torch_threads if self.backend == "gymnasium" else cores
+        torch.set_num_threads(self.torch_threads)
+        keep_freed_memory()
         self.network = self.spec.network(derived_seed(config.seed, "network")).to(_device(config.device))
         numbers = self.envs.layout.numbers
         self.observation_normalizer = ObservationNormalizer(config.normalize_observation, config.envs, numbers)
@@ -212,11 +210,6 @@ class Training:
 
 def _kept(recorded: list[torch.Tensor], batch: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:
     return {"ratio": torch.stack(recorded).cpu().numpy(), "advantage": batch["advantage"].cpu().numpy().copy()}
-
-
-def torch_threads(config: Config, threads: int) -> int:
-    """All cores for convolutions; one for small networks, whose threads would only fight with the stepping."""
-    return threads if is_atari(config.env) or config.encoder in TRUNKS else 1
 
 
 def _policy_spec(config: Config, envs: VecEnv) -> PolicySpec:
