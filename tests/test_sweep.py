@@ -19,6 +19,7 @@ from spo.bench.suites import Cell, Plan, Sweep, narrowed, read_suite, safe, suit
 from spo.bench.sweep import bench, check_settings, left_to_do
 from spo.errors import Refusal
 from spo.presets import make_config
+from spo.recording import read_record
 
 TINY = {"envs": 2, "horizon": 16, "epochs": 2, "minibatches": 2, "hidden": [8], "critic_hidden": [8], "compile": "off"}
 
@@ -257,6 +258,8 @@ def test_a_packed_sweep_says_the_same(copy, tmp_path):
     packed = Results(Sweep.open(tmp_path / "first"))
     assert packed.csv() == Results(Sweep.open(copy)).csv() and packed.is_complete()
     assert not list((tmp_path / "first").rglob("*.safetensors"))
+    for path in (tmp_path / "first").rglob("config.json"):
+        assert str(tmp_path) not in path.read_text() and read_record(path.read_bytes())["settings"]["out"] is None
     for path in (tmp_path / "first").rglob("*.gz"):
         assert path.read_bytes() == (tmp_path / "second" / path.relative_to(tmp_path / "first")).read_bytes()
     with pytest.raises(Refusal, match="is not empty; name a new directory"):

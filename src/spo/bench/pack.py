@@ -6,8 +6,9 @@ from pathlib import Path
 
 from spo.bench.results import Results
 from spo.bench.suites import Sweep
+from spo.checkpoint import Tree, sealed
 from spo.errors import Refusal
-from spo.rundir import RunDirectory, writing
+from spo.rundir import RunDirectory, write_json, writing
 
 
 def pack(source: Path, target: Path) -> None:
@@ -26,10 +27,16 @@ def pack(source: Path, target: Path) -> None:
 
 def _pack_run(run: RunDirectory, target: RunDirectory) -> None:
     target.path.mkdir(parents=True)
-    for path in (run.config, run.status):
-        shutil.copyfile(path, target.path / path.name)
+    shutil.copyfile(run.status, target.status)
+    write_json(target.config, sealed(_without_paths(run.read_config())))
     for path in (run.metrics, run.episodes):
         packed = path.with_name(f"{path.name}.gz")  # of a run that was packed before
         # No time in the header, so that the same rows give the same bytes.
         content = packed.read_bytes() if packed.exists() else gzip.compress(path.read_bytes(), mtime=0)
         (target.path / packed.name).write_bytes(content)
+
+
+def _without_paths(record: Tree) -> Tree:
+    """Where a run lay on somebody's machine is nobody else's business."""
+    kept = {name: value for name, value in record.items() if name != "sha256"}
+    return kept | {"settings": record["settings"] | {"out": None, "config": None}}
