@@ -1,8 +1,8 @@
 """One thread per test process: the suite runs in as many processes as there are cores."""
 
-import os
+from spo import libraries
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+libraries.prepare()
 
 import pytest
 import torch

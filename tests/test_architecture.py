@@ -26,10 +26,10 @@ LAYERS = [
     {"config"},
     {"encoders"},
     {"distributions", "flags", "spaces"},
-    {"objectives", "seeding", "errors", "interrupts", "speed"},
+    {"objectives", "seeding", "errors", "interrupts", "libraries", "speed"},
 ]
 DEPTH = {name: depth for depth, layer in enumerate(LAYERS) for name in layer}
-WITHOUT_TORCH = {"rundir", "checkpoint", "interrupts", "errors", "seeding", "normalize", "flags", "theory"}
+WITHOUT_TORCH = {"libraries", "rundir", "checkpoint", "interrupts", "errors", "seeding", "normalize", "flags", "theory"}
 
 
 def name_of(path: Path) -> str:

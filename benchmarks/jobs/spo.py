@@ -1,9 +1,8 @@
 """This project: `ppo-clip`, with the threads and the backend that it chooses by itself."""
 
-import os
+from spo import libraries
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # both as the command line does, before NumPy and torch are imported
-os.environ.setdefault("GOMP_SPINCOUNT", "50000")
+libraries.prepare()  # as the command line does
 
 from measure import prepared, speed
 

@@ -1,8 +1,8 @@
 """The simulation limit: the environments stepped alone, with the untrained policy's actions. No library trains."""
 
-import os
+from spo import libraries
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as for training
+libraries.prepare()  # as for training
 
 from jobs.job import Job, Ready, run
 from jobs.spo import settings

@@ -1,17 +1,14 @@
 """The command line: parsing and nothing else."""
 
+from spo import libraries
+
+libraries.prepare()
+
 import contextlib
 import io
 import os
 import re
 import sys
-
-# Read when NumPy and torch are imported. Acting multiplies small matrices: more threads of NumPy's only fight with
-# stepping. Torch's threads wait for work awake so long that they are there for the next operation of an update, but do
-# not keep a core from stepping.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-os.environ.setdefault("GOMP_SPINCOUNT", "50000")
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import dropwhile, takewhile

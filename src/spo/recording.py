@@ -1,5 +1,6 @@
 """What a training leaves behind while it runs: logs, status, evaluations, checkpoints."""
 
+import os
 import platform
 import sys
 from contextlib import suppress
@@ -178,4 +179,8 @@ def machine() -> dict[str, str | int]:
     model = ""
     with suppress(OSError), open("/proc/cpuinfo") as file:
         model = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), "")
-    return {"processor": model or platform.machine(), "instructions": torch.backends.cpu.get_cpu_capability()}
+    return {
+        "processor": model or platform.machine(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "matrices": os.environ.get("OPENBLAS_CORETYPE", "as the processor has them"),
+    }

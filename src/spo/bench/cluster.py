@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from spo.bench.execute import SECONDS_TO_STOP, worker_command
+from spo.bench.execute import ONE_CORE, SECONDS_TO_STOP, worker_command
 from spo.bench.suites import Cell, Sweep
 from spo.errors import Refusal
 from spo.rundir import canonical
@@ -116,7 +116,7 @@ def _is_shared(path: Path, plan: bytes) -> bool:
 
 def _worked(path: Path, cell: tuple[str, str, int]) -> int:
     """A process of its own, which saves when this one is ended."""
-    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    environment = os.environ | ONE_CORE
     process = subprocess.Popen(worker_command(path, Cell(*cell)), env=environment, start_new_session=True)
     try:
         return process.wait()

@@ -14,6 +14,7 @@ from spo.bench.suites import Cell, Sweep
 ATTEMPTS = 4
 """How often a run whose process dies is resumed before it is left for the next call."""
 SECONDS_TO_STOP = 10.0
+ONE_CORE = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 SECONDS_BETWEEN_LOOKS = 0.5
 
 
@@ -47,7 +48,7 @@ class Local:
         run = self.sweep.run(cell)
         run.path.mkdir(parents=True, exist_ok=True)
         worker = worker_command(self.sweep.path, cell)
-        environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        environment = os.environ | ONE_CORE
         # A file, because a pipe that nobody reads would block a process with much to say. A session of its own,
         # because Ctrl-C is ours to pass on: a worker that got two signals would not save.
         with (run.path / "output.txt").open("a") as output:

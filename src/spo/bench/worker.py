@@ -1,13 +1,14 @@
 """Carries out one run of a sweep: python -m spo.bench.worker DIR TASK VARIANT SEED."""
 
+from spo import libraries
+
+libraries.prepare()
+
 import os
 import signal
 import sys
 import time
 from pathlib import Path
-
-# Single-threaded, because one runs per core. Read when NumPy is imported.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from spo.bench.suites import Cell, Sweep
 from spo.envs.making import EnvMaker
