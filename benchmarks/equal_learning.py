@@ -8,6 +8,10 @@ Prints the mean return of every fifth of the training and how far the paths are 
 difference. Runs that are finished are read, those that were stopped are resumed.
 """
 
+from spo import libraries
+
+libraries.prepare()  # as the command line does
+
 import argparse
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a process does once so that torch runs fast in it."""
+"""How torch is made to run fast in this process: compilation, threads, memory."""
 
 import ctypes
 import os
@@ -25,8 +25,8 @@ def compiled(method: types.MethodType) -> Callable:
     may train more often than that.
     """
     call = method.__func__
-    copy = types.FunctionType(call.__code__.replace(), call.__globals__, call.__name__, None, call.__closure__)
-    copy.__defaults__ = call.__defaults__
+    code, defaults = call.__code__.replace(), call.__defaults__
+    copy = types.FunctionType(code, call.__globals__, call.__name__, defaults, call.__closure__)
     return torch.compile(types.MethodType(copy, method.__self__), fullgraph=True, dynamic=False)
 
 
@@ -52,7 +52,7 @@ def keep_freed_memory() -> None:
     """What one minibatch frees is kept for the next.
 
     By default glibc may give the memory of images and activations back, and every page that is taken again costs a
-    fault: up to 250,000 of them, a sixth of the time of an iteration on Atari, were measured.
+    fault: 266,000 of them in an iteration on Atari, 0.6 s of the system's time, and none so, for 120 MB more memory.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
     if mallopt:  # other allocators have other names for this, or no need of it
