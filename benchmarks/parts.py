@@ -6,6 +6,10 @@ Prints milliseconds per iteration (best of ten rounds through all parts, because
 stepping row is the simulation limit: the same environments with the untrained policy's actions and nothing else.
 """
 
+from spo import libraries
+
+libraries.prepare()  # as the command line does
+
 import argparse
 import time
 from collections.abc import Callable
@@ -46,12 +50,12 @@ def measure(env: str, hidden: tuple[int, ...]) -> dict[str, float]:
     batch = make_batch(rollout, advantages(), training.distribution, "cpu")
     actions = [training.distribution.to_env(action.numpy()) for action in rollout.action]
     raw = np.random.default_rng(0).normal(size=(config.envs, *training.spec.layout.shape))
-    never = np.zeros(config.envs, dtype=bool)
+    never = np.zeros((horizon, config.envs), dtype=bool)
 
     def normalise():
         for _ in range(horizon):
             collector._normalized(raw)
-            collector.reward_normalizer(raw[:, 0], never, never)
+        collector.reward_normalizer(np.zeros(never.shape), never, never)
 
     training.improve.compile(example_batch(training.spec.layout, training.distribution, config.minibatch_size))
     epochs = training.improve.epochs

@@ -79,25 +79,58 @@ def test_per_environment_statistics_equal_gymnasiums_wrappers():
         seen, reward, terminated, truncated, _ = plain.step(0)
         theirs, their_reward, *_ = wrapped.step(0)
         assert ours(seen) == pytest.approx(theirs.clip(-10, 10), abs=1e-5)
-        ended = np.array([terminated or truncated])
-        normalized = rewards(np.array([reward]), np.array([terminated]), ended)
-        assert normalized[0] == pytest.approx(np.clip(their_reward, -10, 10), rel=1e-9)
+        ended = np.array([[terminated or truncated]])
+        normalized = rewards(np.array([[reward]]), np.array([[terminated]]), ended)
+        assert normalized.item() == pytest.approx(np.clip(their_reward, -10, 10), rel=1e-9)
         if terminated or truncated:
             assert ours(plain.reset()[0]) == pytest.approx(wrapped.reset()[0].clip(-10, 10), abs=1e-5)
 
 
+@pytest.mark.parametrize("mode", ["shared", "per-env"])
+@pytest.mark.parametrize("authors", [False, True])
+@pytest.mark.parametrize("mean", [0.0, 1e4])
+def test_a_rollout_at_once_is_normalised_as_its_steps_one_by_one(mode, authors, mean):
+    """No reward is divided by what was not yet known when it was given."""
+    draw = np.random.default_rng(3)
+    reward, done = draw.normal(mean, 2, (60, 4)), draw.random((60, 4)) < 0.1
+    terminated = done & (draw.random((60, 4)) < 0.5)
+    stream = [part.reshape(3, 20, 4) for part in (reward, terminated, done)]
+    at_once, in_steps = (RewardNormalizer(mode, 4, 0.9, authors) for _ in range(2))
+    for rollout in zip(*stream):
+        steps = [in_steps(*(part[t : t + 1] for part in rollout)) for t in range(20)]
+        assert at_once(*rollout) == pytest.approx(np.concatenate(steps), rel=1e-9)
+    assert at_once.discounted_return == pytest.approx(in_steps.discounted_return)
+    for name, array in in_steps.state()["moments"].items():
+        assert at_once.state()["moments"][name] == pytest.approx(array, rel=1e-9)
+
+
 def test_by_default_the_return_starts_again_after_every_end():
-    rewards = RewardNormalizer("shared", 2, 0.5)
-    rewards(np.array([4.0, 4.0]), np.array([False, False]), np.array([False, True]))
+    rewards, never = RewardNormalizer("shared", 2, 0.5), np.array([[False, False]])
+    rewards(np.array([[4.0, 4.0]]), never, np.array([[False, True]]))
     assert rewards.discounted_return.tolist() == [4.0, 0.0]
-    rewards(np.array([1.0, 1.0]), np.array([False, False]), np.array([False, False]))
+    rewards(np.array([[1.0, 1.0]]), never, never)
     assert rewards.discounted_return.tolist() == [3.0, 1.0]
+
+
+def test_moments_survive_a_large_mean():
+    stream = np.random.default_rng(0).normal(1e6, 1, (50, 1, 8, 1))
+    one_by_one, in_turn = RunningMoments(1, (1,)), RunningMoments(1)
+    for sample in stream:
+        one_by_one.update(sample)
+    variances = in_turn.update_in_turn(stream[..., 0])
+    numbers, weights = np.append(stream, 0.0), np.append(np.ones(stream.size), 1e-4)  # the start counts too
+    mean = np.average(numbers, weights=weights)
+    variance = np.average((numbers - mean) ** 2, weights=weights) + 1e-4 / weights.sum()
+    assert one_by_one.variance.item() == pytest.approx(variance, rel=1e-4)
+    assert variances[-1].item() == in_turn.variance.item() == pytest.approx(variance, rel=1e-4)
 
 
 def test_off_changes_nothing():
     sample = np.array([[1e9, -3.0]])
     assert ObservationNormalizer("off", 1, 2)(sample).tolist() == [[1e9, -3.0]]
-    assert RewardNormalizer("off", 1, 0.9)(np.array([1e9]), np.array([False]), np.array([False])).tolist() == [1e9]
+    assert RewardNormalizer("off", 1, 0.9)(np.array([[1e9]]), np.array([[False]]), np.array([[False]])).tolist() == [
+        [1e9]
+    ]
 
 
 def test_freezing_stops_the_statistics():

@@ -20,20 +20,32 @@ class RunningMoments:
         self.count = np.full((groups,) + (1,) * len(shape), 1e-4)
 
     def update(self, sample: np.ndarray, groups: slice | np.ndarray = slice(None)) -> None:
-        """Adds a sample (G, B, *shape) to the chosen groups, by Chan's pairwise formula."""
-        size = sample.shape[1]
+        """Adds a sample (G, B, *shape) to the chosen groups.
+
+        Squares are summed around the old mean and then moved to the new one, which takes the fewest operations.
+        """
         mean = self.mean[groups]
         count = self.count.item() if self.count.size == 1 else self.count[groups]  # a number costs less than an array
-        total = count + size
-        sample_mean = np.add.reduce(sample, axis=1) / size
-        delta = sample_mean - mean
-        squares = self.variance[groups] * count + delta * delta * (count * size / total)
-        if size > 1:
-            deviation = sample - sample_mean[:, None]
-            squares += np.add.reduce(deviation * deviation, axis=1)
-        self.mean[groups] = mean + delta * (size / total)
-        self.variance[groups] = squares / total
+        total = count + sample.shape[1]
+        deviation = sample - mean[:, None]
+        deviations = np.add.reduce(deviation, axis=1)
+        shift = deviations / total
+        squares = np.add.reduce(deviation * deviation, axis=1) - deviations * shift
+        self.mean[groups] = mean + shift
+        self.variance[groups] = (self.variance[groups] * count + squares) / total
         self.count[groups] = total
+
+    def update_in_turn(self, samples: np.ndarray) -> np.ndarray:
+        """Adds T samples (T, G, B) of single numbers one after the other; the variances after each (T, G)."""
+        counts = self.count + samples.shape[2] * np.arange(1, len(samples) + 1)[:, None]
+        centre = samples.mean(axis=(0, 2))  # around which all squares are summed: near all of them, so nothing is lost
+        offset, deviation = self.mean - centre, samples - centre[:, None]
+        sums = self.count * offset + deviation.sum(axis=2).cumsum(axis=0)
+        squares = self.count * (self.variance + offset * offset) + (deviation * deviation).sum(axis=2).cumsum(axis=0)
+        means = sums / counts
+        variances = squares / counts - means * means
+        self.mean, self.variance, self.count = centre + means[-1], variances[-1].copy(), counts[-1].copy()
+        return variances
 
     def state(self) -> dict[str, np.ndarray]:
         return {name: getattr(self, name).copy() for name in ("mean", "variance", "count")}
@@ -123,15 +135,26 @@ class RewardNormalizer:
         self.discounted_return = np.zeros(envs)
 
     def __call__(self, reward: np.ndarray, terminated: np.ndarray, done: np.ndarray) -> np.ndarray:
-        """Counts a step's rewards (N,) and returns them normalised."""
+        """Counts a rollout's rewards (T, N) step by step and returns each normalised by what was known then.
+
+        Acting does not need them, and a rollout at once costs a fraction of its single steps.
+        """
         if self.mode == "off":
             return reward
-        past = self.discounted_return * self.gamma
-        self.discounted_return = (past * ~terminated if self.authors else past) + reward
-        self.moments.update(_grouped(self.discounted_return, self.mode))
-        if not self.authors:
-            self.discounted_return[done] = 0.0
-        return _clipped(reward / np.sqrt(self.moments.variance + EPSILON))
+        returns = self._discounted(reward, terminated, done)
+        variances = self.moments.update_in_turn(returns[:, None] if self.mode == "shared" else returns[:, :, None])
+        return _clipped(reward / np.sqrt(variances + EPSILON))
+
+    def _discounted(self, reward: np.ndarray, terminated: np.ndarray, done: np.ndarray) -> np.ndarray:
+        """The discounted return after every step (T, N)."""
+        returns, running = np.empty(reward.shape), self.discounted_return
+        for t in range(len(reward)):
+            past = running * self.gamma
+            running = returns[t] = (past * ~terminated[t] if self.authors else past) + reward[t]
+            if not self.authors:
+                running = running * ~done[t]
+        self.discounted_return[:] = running
+        return returns
 
     def state(self) -> dict[str, object]:
         return {"moments": self.moments.state(), "discounted_return": self.discounted_return.copy()}

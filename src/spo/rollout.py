@@ -96,11 +96,10 @@ class Collector:
         for t in range(self.horizon):
             stop_if_asked()
             params, value = self.actor(self.observation)
-            self._check("output of the policy", params)
             if self.mask is not None:
                 params, store["mask"][t] = self.distribution.masked(params, self.mask), self.mask
             action = self.distribution.sample(params, noise[t])
-            self._check("action", action)
+            self._check_decision(params, action)
             store["observation"][t], store["action"][t] = self.observation, action
             store["params"][t] = params
             if value is not None:
@@ -109,16 +108,14 @@ class Collector:
             self.env_steps += self.envs.count
             self._check_finite(step)
             episodes += [EpisodeRow(*episode, self.env_steps) for episode in step.episodes]
-            done = step.terminated | step.truncated
-            store["terminated"][t], store["done"][t] = step.terminated, done
-            reward = np.sign(step.reward) if self.clips_reward else step.reward
-            store["reward"][t] = self.reward_normalizer(reward, step.terminated, done)
+            store["reward"][t], store["terminated"][t] = step.reward, step.terminated
+            store["truncated"][t] = step.truncated
             if step.final_observation is not None:
-                finals += self._finals(t, step, done)
+                finals += self._finals(t, step)
             self.observation, self.mask = self._normalized(step.observation), self.envs.mask
         if value is None:
             store["value"][:] = self._values(store["observation"])
-        self._check_values(store["value"])
+        self._check_rollout("value", store["value"], 0)
         return self._finished(store, episodes, finals)
 
     def seam(self) -> int:
@@ -152,6 +149,8 @@ class Collector:
         return failures
 
     def _finished(self, store: dict[str, np.ndarray], episodes: list[EpisodeRow], finals: list) -> Rollout:
+        store["done"] = store["terminated"] | store.pop("truncated")
+        store["reward"] = self._normalized_reward(store["reward"], store["terminated"], store["done"])
         if self.truncation == "terminal":
             store["terminated"][:] = store["done"]
         next_value = np.concatenate([store["value"][1:], self.actor.value(self.observation)[None]])
@@ -161,10 +160,15 @@ class Collector:
         tensors = {name: torch.from_numpy(array) for name, array in store.items()}
         return Rollout(**tensors, next_value=torch.from_numpy(next_value), episodes=episodes)
 
-    def _finals(self, t: int, step: Step, done: np.ndarray) -> list[tuple[int, int, np.ndarray]]:
+    def _normalized_reward(self, reward: np.ndarray, terminated: np.ndarray, done: np.ndarray) -> np.ndarray:
+        self._check_rollout("reward", reward, 1)
+        reward = np.sign(reward) if self.clips_reward else reward
+        return self.reward_normalizer(reward, terminated, done).astype(np.float32)
+
+    def _finals(self, t: int, step: Step) -> list[tuple[int, int, np.ndarray]]:
         """(t, n, last observation) of the episodes that a limit cut; their value goes on."""
         if self.counts_final_observations:
-            self.observation_normalizer.update(step.final_observation, done)
+            self.observation_normalizer.update(step.final_observation, step.terminated | step.truncated)
         if self.truncation == "terminal":
             return []
         cut = np.flatnonzero(step.truncated & ~step.terminated)
@@ -183,10 +187,10 @@ class Collector:
             "observation": np.empty((*leading, *self.observation.shape[1:]), self.observation.dtype),
             "action": np.empty((*leading, *self.distribution.action_shape), self.distribution.action_dtype),
             "params": np.empty((*leading, params_size), float32),
-            "reward": np.empty(leading, float32),
+            "reward": np.empty(leading),
             "value": np.empty(leading, float32),
             "terminated": np.empty(leading, bool),
-            "done": np.empty(leading, bool),
+            "truncated": np.empty(leading, bool),
         }
 
     def _checked_start(self, observation: np.ndarray) -> np.ndarray:
@@ -198,24 +202,32 @@ class Collector:
         leading = observation.shape[:2]
         return self.actor.value(observation.reshape(-1, *observation.shape[2:])).reshape(leading)
 
-    def _check_values(self, value: np.ndarray) -> None:
-        if not np.isfinite(value).all():
-            t, env = np.argwhere(~np.isfinite(value))[0]
-            step = self.env_steps // self.envs.count - self.horizon + t
-            raise Refusal(f"the value of environment {env} is not finite ({value[t, env]}) at its step {step}")
+    def _check_rollout(self, what: str, array: np.ndarray, steps_before: int) -> None:
+        """Of a whole rollout (T, N), whose first row was there after so many steps of it."""
+        if not np.isfinite(array).all():
+            t, env = np.argwhere(~np.isfinite(array))[0]
+            step = self.env_steps // self.envs.count - self.horizon + steps_before + t
+            raise Refusal(f"the {what} of environment {env} is not finite ({array[t, env]}) at its step {step}")
+
+    def _check_decision(self, params: np.ndarray, action: np.ndarray) -> None:
+        """An action of real numbers is not finite if a parameter is not; a choice is always finite."""
+        if not _seems_finite(action if action.dtype.kind == "f" else params):
+            self._check("output of the policy", params)
+            self._check("action", action)
 
     def _check_finite(self, step: Step) -> None:
         self._check("observation", step.observation)
-        self._check("reward", step.reward)
         if step.final_observation is not None:
             self._check("final observation", step.final_observation)
 
     def _check(self, what: str, array: np.ndarray) -> None:
-        """A sum is finite unless a part is not, and costs a fraction of looking at every part."""
-        if array.dtype.kind != "f" or math.isfinite(np.add.reduce(array, axis=None)):
-            return
-        if not np.isfinite(array).all():
+        if not _seems_finite(array) and not np.isfinite(array).all():
             env = int(np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))[0])
             worst = array[env][~np.isfinite(array[env])].flat[0] if array.ndim > 1 else array[env]
             step = self.env_steps // self.envs.count
             raise Refusal(f"the {what} of environment {env} is not finite ({worst}) at its step {step}")
+
+
+def _seems_finite(array: np.ndarray) -> bool:
+    """A sum is finite only if all its parts are, and costs a fraction of looking at every part."""
+    return array.dtype.kind != "f" or math.isfinite(np.add.reduce(array, axis=None))
