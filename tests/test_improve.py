@@ -376,7 +376,7 @@ def test_more_than_eight_networks_can_be_compiled_in_one_process():
             return x * 2 + self.rows
 
     for rows in range(1, 11):
-        assert compiled(Doubled(rows).__call__)(torch.ones(rows)).tolist() == [2.0 + rows] * rows
+        assert compiled(Doubled(rows).__call__, torch.device("cpu"))(torch.ones(rows)).tolist() == [2.0 + rows] * rows
 
 
 @pytest.mark.parametrize(
