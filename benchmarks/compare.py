@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from collections.abc import Iterable
 
 from jobs.job import Job
 from launch import Failed, run_alone
@@ -22,7 +23,7 @@ def compare(name: str, job: Job, peers: list[str], threads: list[int], rounds: i
             results[peer].append(measured(peer, dataclasses.replace(job, threads=count)))
             words = in_words(results[peer][-1])
             print(f"  round {number} of {rounds}: {peer}, {count} thread(s): {words}", flush=True)
-        update_limits(limits, job, [best(found) for found in results.values()])
+        update_limits(limits, job, itertools.chain(*results.values()))
     ours = best(results[OURS]) if OURS in results else None
     rows = {peer: completed(found, ours, limits) for peer, found in results.items()}
     return {"job": dataclasses.asdict(job), "peers": rows, "limits": named(limits)}
@@ -45,7 +46,7 @@ def best(results: list[dict]) -> dict:
     return max(results, key=lambda result: result.get("steps_per_second", 0.0))
 
 
-def update_limits(limits: Limits, job: Job, results: list[dict]) -> None:
+def update_limits(limits: Limits, job: Job, results: Iterable[dict]) -> None:
     """Steps the environments alone, in every way in which a library stepped them."""
     ways = {(result["backend"], result["stepping_threads"]) for result in results if "failed" not in result}
     for backend, count in sorted(ways):
@@ -55,17 +56,28 @@ def update_limits(limits: Limits, job: Job, results: list[dict]) -> None:
 
 
 def completed(results: list[dict], ours: dict | None, limits: Limits) -> dict:
-    """A row of the table: the best result, and all that were measured."""
+    """A row of the table: the best result, and the best with every number of threads."""
     row = best(results)
     if "failed" in row:
         return row
-    speed = row["steps_per_second"]
     has_ours = ours is not None and "failed" not in ours
-    return row | {
-        "spo_is_times_as_fast": ours["steps_per_second"] / speed if has_ours else None,
-        "share_of_simulation_limit": speed / limits[row["backend"], row["stepping_threads"]],
+    return with_share(row, limits) | {
+        "spo_is_times_as_fast": ours["steps_per_second"] / row["steps_per_second"] if has_ours else None,
+        "by_threads": {threads: with_share(best(found), limits) for threads, found in by_threads(results).items()},
         "measured": [{key: result.get(key) for key in ("threads", "steps_per_second")} for result in results],
     }
+
+
+def with_share(result: dict, limits: Limits) -> dict:
+    if "failed" in result:
+        return result
+    limit = limits[result["backend"], result["stepping_threads"]]
+    return result | {"share_of_simulation_limit": result["steps_per_second"] / limit}
+
+
+def by_threads(results: list[dict]) -> dict[int, list[dict]]:
+    numbers = sorted({result["threads"] for result in results})
+    return {number: [result for result in results if result["threads"] == number] for number in numbers}
 
 
 def named(limits: Limits) -> dict[str, float]:
@@ -79,10 +91,14 @@ def in_words(result: dict) -> str:
 
 
 def print_table(name: str, compared: dict) -> None:
+    """Every library's best; where other numbers of threads bring it nearer to the simulation, that too."""
     asked = Job(**compared["job"]).gradient_steps
     print(f"\n{name}")
     for peer, row in compared["peers"].items():
         print(f"  {peer:18} {table_row(row)}")
+        for other in row.get("by_threads", {}).values():
+            if other.get("share_of_simulation_limit", 0.0) > row["share_of_simulation_limit"]:
+                print(f"  {'':18} {speed_and_share(other)}")
         made = row.get("gradient_steps")
         if made and made != asked:
             print(f"  {'':18} (makes {made:g} gradient steps per iteration instead of {asked})")
@@ -91,6 +107,10 @@ def print_table(name: str, compared: dict) -> None:
 def table_row(row: dict) -> str:
     if "failed" in row:
         return in_words(row)
-    speed = f"{row['version']:8} {row['steps_per_second']:8,.0f} steps/s with {row['threads']} thread(s)"
     ratio = f"spo is {row['spo_is_times_as_fast']:5.2f} × as fast" if row["spo_is_times_as_fast"] else ""
-    return f"{speed}   {ratio}   {row['share_of_simulation_limit']:4.0%} of the simulation limit"
+    return f"{speed_and_share(row)}   {ratio}"
+
+
+def speed_and_share(result: dict) -> str:
+    speed = f"{result['version']:8} {result['steps_per_second']:8,.0f} steps/s with {result['threads']} thread(s)"
+    return f"{speed}, {result['share_of_simulation_limit']:4.0%} of the simulation limit"

@@ -1,15 +1,15 @@
 """Gymnasium environments in this process and in helpers that share memory with it: more cores step, to the same bits.
 
 A step of MuJoCo takes some 50 µs, which a pipe's messages would double. So actions and outcomes lie in shared memory,
-and one byte through a socket says that they are there. Both sides look for it a moment before they sleep, because
-waking up takes as long as stepping.
+and one byte through a socket says that they are there. Both sides stay awake for it a moment before they sleep, because
+waking up takes as long as stepping; and until then they look at a number in the memory, because asking the system
+again and again slows down all that follows.
 """
 
 import copy
 import math
 import multiprocessing
 import os
-import select
 import socket
 import time
 from collections.abc import Callable
@@ -143,31 +143,30 @@ def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> int:
 
 
 class Bell:
-    """One end of a socket through which single bytes go."""
+    """One end of a socket through which single bytes go; `rung` and `heard` count them for either side, in memory."""
 
-    def __init__(self, end: socket.socket):
+    def __init__(self, end: socket.socket, rung: np.ndarray, heard: np.ndarray):
         self.end, self.descriptor = end, end.fileno()
-        end.setblocking(False)
-        self.poll = select.poll()
-        self.poll.register(self.descriptor, select.POLLIN)
+        self.rung, self.heard, self.count = memoryview(rung), memoryview(heard), 0
+        end.setblocking(True)
 
     def ring(self, byte: bytes) -> None:
         try:
             os.write(self.descriptor, byte)
         except OSError:
             pass  # nobody is there any more, which whoever waits will notice
+        self.rung[0] += 1  # after the byte, which is then there to be read
 
     def wait(self) -> bytes:
         """The next byte; nothing if the other side is gone."""
         tired = time.perf_counter() + SECONDS_AWAKE
-        while True:
-            try:
-                return os.read(self.descriptor, 1)
-            except BlockingIOError:
-                if time.perf_counter() > tired:
-                    self.poll.poll()
-            except OSError:
-                return b""
+        while self.heard[0] == self.count and time.perf_counter() < tired:
+            pass
+        self.count += 1
+        try:
+            return os.read(self.descriptor, 1)
+        except OSError:
+            return b""
 
 
 class Helper(Worker):
@@ -177,10 +176,12 @@ class Helper(Worker):
         self.count = len(indices)
         sizes = sizes | {"reward": ((), float), "terminated": ((), bool), "truncated": ((), bool)}
         arrays = {name: ((self.count, *shape), dtype) for name, (shape, dtype) in sizes.items()}
+        arrays["rung"] = ((2, ALIGNED // 8), np.dtype(np.int64))  # here and there, each in a cache line of its own
         context = multiprocessing.get_context("spawn")
         memory = context.RawArray("b", sum(_aligned(*array) for array in arrays.values()))
         here, there = socket.socketpair()
-        self.bell, self.block = Bell(here), Block(memory, arrays)
+        self.block = Block(memory, arrays)
+        self.bell = Bell(here, *self.block.rung)
         super().__init__(make_env, indices, *more, target=serve, extra=(there, memory, arrays))
         there.close()
 
@@ -208,7 +209,8 @@ class Helper(Worker):
 
 def serve(connection, make_env, indices, seed, encoder, progress, replay_limit, parent, end, memory, arrays) -> None:
     """A helper's life: steps and answers until it is told to close or its parent is gone."""
-    bell, block = Bell(end), Block(memory, arrays)
+    block = Block(memory, arrays)
+    bell = Bell(end, *reversed(block.rung))
     with obedient(connection, parent):
         envs = InProcess(make_env, indices, seed, encoder, progress, replay_limit=replay_limit)
         try:
