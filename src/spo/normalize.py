@@ -90,7 +90,8 @@ class ObservationNormalizer:
         if self.mode == "off":
             return observation if observation.dtype.kind == "u" else observation.astype(np.float32)
         centred = observation[:, : self.numbers] - self.moments.mean
-        normalized = _clipped(centred / np.sqrt(self.moments.variance + EPSILON)).astype(np.float32)
+        scaled = centred * (1 / np.sqrt(self.moments.variance + EPSILON))  # many products cost less than many quotients
+        normalized = _clipped(scaled.astype(np.float32))
         if observation.shape[1] == self.numbers:
             return normalized
         return np.concatenate([normalized, observation[:, self.numbers :]], axis=1, dtype=np.float32)

@@ -172,7 +172,7 @@ class Collector:
         if self.truncation == "terminal":
             return []
         cut = np.flatnonzero(step.truncated & ~step.terminated)
-        normalized = self.observation_normalizer(step.final_observation)
+        normalized = self.observation_normalizer(step.final_observation) if cut.size else ()
         return [(t, n, normalized[n]) for n in cut]
 
     def _normalized(self, observation: np.ndarray) -> np.ndarray:
