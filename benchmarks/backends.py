@@ -1,4 +1,4 @@
-"""Training on one task with every backend, interleaved in one run.
+"""Training on one task with the backends that are made for speed, interleaved in one run.
 
     python benchmarks/backends.py [ENV] [--threads 2] [--rounds 3]
 
@@ -18,7 +18,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     # In-process stepping has one thread whatever torch has, and trains small networks fastest with one.
-    threads = {"gymnasium": 1, "envpool": arguments.threads, "process": arguments.threads}
+    threads = {"gymnasium": 1, "shared": arguments.threads, "envpool": arguments.threads}
     trainings = {name: prepared(arguments.env, backend=name, threads=count) for name, count in threads.items()}
     speeds = best_speeds(trainings, arguments.rounds, iterations=3)
     print(f"\n{arguments.env}, best of {arguments.rounds} rounds")

@@ -5,6 +5,10 @@
 Ratios and not times, because machines differ; half of what was recorded still passes, because they are noisy.
 """
 
+from spo import libraries
+
+libraries.prepare()  # as the command line does
+
 import sys
 
 import torch

@@ -1,5 +1,9 @@
 """What the benchmarks share: trainings that stay alive and are measured in turn, so that noise hits all alike."""
 
+from spo import libraries
+
+libraries.prepare()  # as the command line does
+
 import time
 
 import torch

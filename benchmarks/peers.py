@@ -45,7 +45,8 @@ from spo.recording import machine, versions
 
 def circumstances() -> dict[str, object]:
     """What the numbers were measured on; no date."""
-    return {"machine": machine() | {"cores": os.cpu_count()}, "versions": versions()}
+    processor = {name: value for name, value in machine().items() if name != "matrices"}  # which differs by library
+    return {"machine": processor | {"cores": os.cpu_count()}, "versions": versions()}
 
 
 def main() -> None:

@@ -17,14 +17,15 @@ from collections.abc import Callable
 import numpy as np
 
 from spo.distributions import distribution_for
-from spo.envs import Step
+from spo.envs import Episode, Step
 from spo.envs.in_process import InProcess
 from spo.envs.making import MakeEnv
 from spo.envs.processes import SECONDS_TO_START, Worker, answer, joined, merged, obedient
 
 SECONDS_AWAKE = 0.001
-STEP, QUESTION, PLAIN, MESSAGE = b"s", b"q", b"p", b"m"
-"""What a byte says: step with these actions; read a question; the outcome is there; or there is a message to read."""
+STEP, QUESTION, PLAIN, ENDED, MESSAGE = b"s", b"q", b"p", b"e", b"m"
+"""What a byte says: step with these actions; read a question; the outcome is there, without or with the ends of
+episodes; or there is a message to read."""
 ALIGNED = 64
 
 Size = tuple[tuple[int, ...], np.dtype]
@@ -128,7 +129,7 @@ def _action(envs: InProcess) -> Size:
 
 
 class Block:
-    """Shared memory: the actions that a helper is given, and the outcome of a step in which nothing ended."""
+    """Shared memory: the actions that a helper is given, and the outcome of their step."""
 
     def __init__(self, memory, arrays: dict[str, Size]):
         offset = 0
@@ -174,7 +175,8 @@ class Helper(Worker):
 
     def __init__(self, make_env: MakeEnv, indices: list[int], sizes: dict[str, Size], *more):
         self.count = len(indices)
-        sizes = sizes | {"reward": ((), float), "terminated": ((), bool), "truncated": ((), bool)}
+        ends = {"final_observation": sizes["observation"], "episode": ((3,), float)}
+        sizes = sizes | ends | {"reward": ((), float), "terminated": ((), bool), "truncated": ((), bool)}
         arrays = {name: ((self.count, *shape), dtype) for name, (shape, dtype) in sizes.items()}
         arrays["rung"] = ((2, ALIGNED // 8), np.dtype(np.int64))  # here and there, each in a cache line of its own
         context = multiprocessing.get_context("spawn")
@@ -197,10 +199,16 @@ class Helper(Worker):
         self.bell.ring(STEP)
 
     def end(self) -> tuple[Step, np.ndarray | None]:
-        if self.bell.wait() != PLAIN:
+        kind = self.bell.wait()
+        if kind not in (PLAIN, ENDED):
             return self.receive(None)
         block = self.block
-        return Step(block.observation, block.reward, block.terminated, block.truncated, None, []), None
+        final, episodes = (block.final_observation, self._episodes()) if kind == ENDED else (None, [])
+        return Step(block.observation, block.reward, block.terminated, block.truncated, final, episodes), None
+
+    def _episodes(self) -> list[Episode]:
+        rows = self.block.episode.tolist()
+        return [Episode(int(env), total_reward, int(length)) for env, total_reward, length in rows if length]
 
     def close(self) -> None:
         super().close()
@@ -224,14 +232,22 @@ def serve(connection, make_env, indices, seed, encoder, progress, replay_limit, 
 
 
 def _reply(connection, bell: Bell, block: Block, kind: bytes, answered: tuple) -> None:
-    """A plain step goes through memory; all else, such as numbers that are not of their space's type, as a message."""
+    """A step goes through memory; all else, such as numbers that are not of their space's type, as a message."""
     step, mask = answered[:2]
-    is_plain = kind == STEP and step.final_observation is None and mask is None
-    if is_plain and step.observation.dtype == block.observation.dtype:
+    if kind == STEP and mask is None and step.observation.dtype == block.observation.dtype:
         block.observation[...], block.reward[...] = step.observation, step.reward
         block.terminated[...], block.truncated[...] = step.terminated, step.truncated
-        bell.ring(PLAIN)
+        if step.final_observation is not None:
+            _write_ends(block, step)
+        bell.ring(PLAIN if step.final_observation is None else ENDED)
         return
     if kind == STEP:
         bell.ring(MESSAGE)
     connection.send(("answer", answered))
+
+
+def _write_ends(block: Block, step: Step) -> None:
+    block.final_observation[...] = step.final_observation
+    block.episode[...] = 0  # no episode has no length
+    for row, episode in zip(block.episode, step.episodes):
+        row[...] = episode
