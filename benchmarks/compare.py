@@ -1,116 +1,156 @@
-"""Libraries side by side on one job, round by round through all of them, the best of the rounds counting."""
+"""Libraries side by side on one job: all stay alive, and short rounds go through all of them in turn.
+
+A machine that others share is fast in one minute and slow in the next, which a round hits alike. Hence two ratios: of
+the best rounds, and the median of those within a round.
+"""
 
 import dataclasses
 import itertools
-from collections.abc import Iterable
+import statistics
+from collections.abc import Callable
+from contextlib import ExitStack
 
 from jobs.job import Job
-from launch import Failed, run_alone
+from launch import Failed, Running
 from tasks import describe
 from venvs import OURS, PEERS, python_of
 
-Limits = dict[tuple[str, int], float]
-"""Steps per second of the environments alone, by backend and threads."""
+Way = tuple[str, int]
+"""How environments are stepped: backend and threads."""
+
+
+class Entrant:
+    """A library with a number of threads, and what it reached in every round."""
+
+    def __init__(self, peer: str, job: Job, stack: ExitStack):
+        self.peer, self.job, self.results = peer, job, []
+        self.running = stack.enter_context(Running(python_of(peer), PEERS[peer].job, job))
+        self.failure: str | None = None
+        self._try(self.running.await_ready)
+
+    def measure(self) -> dict:
+        result = None if self.failure else self._try(self.running.measure)
+        self.results.append({"threads": self.job.threads} | (result or {"failed": self.failure}))
+        return self.results[-1]
+
+    def _try(self, deed: Callable) -> object:
+        """A failure is a result too: one library must not end the comparison of the others."""
+        try:
+            return deed()
+        except (Failed, OSError) as failure:  # the second: it was gone before it was asked
+            self.failure = str(failure)
+
+
+class Limits:
+    """The environments alone, stepped in every way in which a library steps them, in every round."""
+
+    def __init__(self, job: Job, stack: ExitStack):
+        self.job, self.stack, self.running, self.speeds = job, stack, {}, {}
+
+    def measure(self, ways: set[Way]) -> None:
+        for backend, threads in sorted(ways):
+            way = (backend, threads)
+            if way not in self.running:
+                alone = dataclasses.replace(self.job, backend=backend, threads=threads)
+                started = self.stack.enter_context(Running(python_of(OURS), "stepping", alone))
+                self.running[way] = started.await_ready()
+            self.speeds.setdefault(way, []).append(self.running[way].measure()["steps_per_second"])
 
 
 def compare(name: str, job: Job, peers: list[str], threads: list[int], rounds: int) -> dict:
-    """The best result of every library, its ratio to this project, and its share of the simulation limit."""
+    """Every library's speed, its ratio to this project's, and its share of the simulation limit."""
     print(f"\n{name}: {describe(job)}", flush=True)
-    results = {peer: [] for peer in peers if takes_part(peer, job)}
-    limits: Limits = {}
-    for number in range(1, rounds + 1):
-        for peer, count in itertools.product(results, threads):
-            results[peer].append(measured(peer, dataclasses.replace(job, threads=count)))
-            words = in_words(results[peer][-1])
-            print(f"  round {number} of {rounds}: {peer}, {count} thread(s): {words}", flush=True)
-        update_limits(limits, job, itertools.chain(*results.values()))
-    ours = best(results[OURS]) if OURS in results else None
-    rows = {peer: completed(found, ours, limits) for peer, found in results.items()}
-    return {"job": dataclasses.asdict(job), "peers": rows, "limits": named(limits)}
+    with ExitStack() as stack:
+        entrants = []
+        for peer, count in itertools.product([peer for peer in peers if takes_part(peer, job)], threads):
+            print(f"  starting {peer} with {count} thread(s)", flush=True)
+            entrants.append(Entrant(peer, dataclasses.replace(job, threads=count), stack))
+        limits = Limits(job, stack)
+        for number in range(1, rounds + 1):
+            run_round(f"round {number} of {rounds}", entrants, limits)
+    rows = {peer: completed(peer, entrants, limits.speeds) for peer in dict.fromkeys(one.peer for one in entrants)}
+    named = {f"{backend}, {count} thread(s)": speeds for (backend, count), speeds in limits.speeds.items()}
+    return {"job": dataclasses.asdict(job), "peers": rows, "limits": named}
 
 
 def takes_part(peer: str, job: Job) -> bool:
     return python_of(peer) is not None and (PEERS[peer].plays_atari or not job.is_atari)
 
 
-def measured(peer: str, job: Job) -> dict:
-    """A failure is a result too: one library must not end the comparison of the others."""
-    try:
-        result = run_alone(python_of(peer), PEERS[peer].job, job)
-    except Failed as failure:
-        result = {"failed": str(failure)}
-    return {"threads": job.threads} | result
+def run_round(name: str, entrants: list[Entrant], limits: Limits) -> None:
+    for entrant in entrants:
+        words = in_words(entrant.measure())
+        print(f"  {name}: {entrant.peer}, {entrant.job.threads} thread(s): {words}", flush=True)
+    limits.measure({way_of(one.results[-1]) for one in entrants if "failed" not in one.results[-1]})
 
 
-def best(results: list[dict]) -> dict:
-    return max(results, key=lambda result: result.get("steps_per_second", 0.0))
+def way_of(result: dict) -> Way:
+    return result["backend"], result["stepping_threads"]
 
 
-def update_limits(limits: Limits, job: Job, results: Iterable[dict]) -> None:
-    """Steps the environments alone, in every way in which a library stepped them."""
-    ways = {(result["backend"], result["stepping_threads"]) for result in results if "failed" not in result}
-    for backend, count in sorted(ways):
-        alone = dataclasses.replace(job, backend=backend, threads=count)
-        speed = run_alone(python_of(OURS), "stepping", alone)["steps_per_second"]
-        limits[backend, count] = max(speed, limits.get((backend, count), 0.0))
-
-
-def completed(results: list[dict], ours: dict | None, limits: Limits) -> dict:
-    """A row of the table: the best result, and the best with every number of threads."""
-    row = best(results)
+def completed(peer: str, entrants: list[Entrant], limits: dict[Way, list[float]]) -> dict:
+    """A row of the table: the best round with the best number of threads, and all that was measured."""
+    own = [one for one in entrants if one.peer == peer]
+    row = max((result for one in own for result in one.results), key=speed)
     if "failed" in row:
         return row
-    has_ours = ours is not None and "failed" not in ours
-    return with_share(row, limits) | {
-        "spo_is_times_as_fast": ours["steps_per_second"] / row["steps_per_second"] if has_ours else None,
-        "by_threads": {threads: with_share(best(found), limits) for threads, found in by_threads(results).items()},
-        "measured": [{key: result.get(key) for key in ("threads", "steps_per_second")} for result in results],
+    ours, theirs = (bests_of_rounds(entrants, name) for name in (OURS, peer))
+    ratios = [mine / other for mine, other in zip(ours, theirs) if other]
+    return row | {
+        "spo_is_times_as_fast": max(ours) / max(theirs) if ratios else None,
+        "spo_is_times_as_fast_by_round": ratios,
+        "by_threads": {one.job.threads: with_shares(one.results, limits) for one in own},
     }
 
 
-def with_share(result: dict, limits: Limits) -> dict:
-    if "failed" in result:
-        return result
-    limit = limits[result["backend"], result["stepping_threads"]]
-    return result | {"share_of_simulation_limit": result["steps_per_second"] / limit}
+def speed(result: dict) -> float:
+    return result.get("steps_per_second", 0.0)
 
 
-def by_threads(results: list[dict]) -> dict[int, list[dict]]:
-    numbers = sorted({result["threads"] for result in results})
-    return {number: [result for result in results if result["threads"] == number] for number in numbers}
+def bests_of_rounds(entrants: list[Entrant], peer: str) -> list[float]:
+    """The best speed of a library in each round, whatever its threads."""
+    return [max(map(speed, results)) for results in zip(*(one.results for one in entrants if one.peer == peer))]
 
 
-def named(limits: Limits) -> dict[str, float]:
-    return {f"{backend}, {count} thread(s)": speed for (backend, count), speed in limits.items()}
+def with_shares(results: list[dict], limits: dict[Way, list[float]]) -> dict:
+    """What a library reached with one number of threads, and how much of the simulation limit that was."""
+    if any("failed" in result for result in results):
+        return next(result for result in results if "failed" in result)
+    speeds, alone = list(map(speed, results)), limits[way_of(results[0])]
+    return {
+        "steps_per_second": speeds,
+        "share_of_simulation_limit": max(speeds) / max(alone),
+        "share_of_simulation_limit_by_round": [one / limit for one, limit in zip(speeds, alone)],
+    }
 
 
 def in_words(result: dict) -> str:
-    if "failed" in result:
-        return f"failed: {result['failed']}"
-    return f"{result['steps_per_second']:,.0f} steps/s"
+    return f"failed: {result['failed']}" if "failed" in result else f"{speed(result):,.0f} steps/s"
 
 
 def print_table(name: str, compared: dict) -> None:
-    """Every library's best; where other numbers of threads bring it nearer to the simulation, that too."""
     asked = Job(**compared["job"]).gradient_steps
-    print(f"\n{name}")
+    print(f"\n{name}: the best round (the median round)")
     for peer, row in compared["peers"].items():
-        print(f"  {peer:18} {table_row(row)}")
-        for other in row.get("by_threads", {}).values():
-            if other.get("share_of_simulation_limit", 0.0) > row["share_of_simulation_limit"]:
-                print(f"  {'':18} {speed_and_share(other)}")
+        if "failed" in row:
+            print(f"  {peer:18} {in_words(row)}")
+            continue
+        for threads, one in row["by_threads"].items():
+            print(f"  {peer:18} {row['version']:8} {threads} thread(s) {speed_and_share(one)}")
+        if peer != OURS and row["spo_is_times_as_fast"]:
+            print(f"  {'':18} spo is {both(row, 'spo_is_times_as_fast', '.2f')} × as fast")
         made = row.get("gradient_steps")
         if made and made != asked:
             print(f"  {'':18} (makes {made:g} gradient steps per iteration instead of {asked})")
 
 
-def table_row(row: dict) -> str:
-    if "failed" in row:
-        return in_words(row)
-    ratio = f"spo is {row['spo_is_times_as_fast']:5.2f} × as fast" if row["spo_is_times_as_fast"] else ""
-    return f"{speed_and_share(row)}   {ratio}"
+def speed_and_share(one: dict) -> str:
+    if "failed" in one:
+        return in_words(one)
+    speeds = one["steps_per_second"]
+    share = both(one, "share_of_simulation_limit", ".0%")
+    return f"{max(speeds):8,.0f} ({statistics.median(speeds):,.0f}) steps/s, {share} of the simulation limit"
 
 
-def speed_and_share(result: dict) -> str:
-    speed = f"{result['version']:8} {result['steps_per_second']:8,.0f} steps/s with {result['threads']} thread(s)"
-    return f"{speed}, {result['share_of_simulation_limit']:4.0%} of the simulation limit"
+def both(row: dict, name: str, form: str) -> str:
+    return f"{row[name]:{form}} ({statistics.median(row[f'{name}_by_round']):{form}})"

@@ -1,4 +1,4 @@
-"""Every measurement in a fresh process, so that no library inherits another's threads or memory."""
+"""Every library in a process of its own, so that none inherits another's threads or memory."""
 
 import dataclasses
 import json
@@ -10,41 +10,53 @@ from typing import IO
 from jobs.job import READY, Job
 from venvs import HERE
 
+SECONDS_TO_END = 60.0
+
 
 class Failed(Exception):
     """A job that ended without a result; says what it said last."""
 
 
-def run_at_once(python: Path, job_module: str, jobs: list[Job]) -> list[dict]:
-    """Runs jobs beside each other; their clocks start together, when all are warm."""
-    with tempfile.TemporaryFile("w+") as errors:
-        processes = [_start(python, job_module, job, errors) for job in jobs]
+class Running:
+    """A job in a process of its own that is set up and warm, and makes its iterations whenever it is asked."""
+
+    def __init__(self, python: Path, job_module: str, job: Job):
+        settings = json.dumps(dataclasses.asdict(dataclasses.replace(job, waits=True)))
+        command = [python, "-W", "ignore", "-m", f"jobs.{job_module}", settings]
+        self.errors = tempfile.TemporaryFile("w+")
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self.errors, "text": True}
+        self.process = subprocess.Popen(command, cwd=HERE, **pipes)
+
+    def __enter__(self) -> "Running":
+        return self
+
+    def __exit__(self, *_) -> None:
+        """The end of its input is the end of its work; some tidy up after themselves."""
         try:
-            for process in processes:
-                _await(process, READY, errors)
-            for process in processes:
-                process.stdin.write("\n")
-                process.stdin.flush()
-            results = [json.loads(_await(process, "{", errors)) for process in processes]
-            for process in processes:
-                process.communicate()  # some tidy up after themselves
-            return results
-        except BaseException:
-            for process in processes:
-                process.kill()
-                process.wait()
-            raise
+            self.process.communicate(timeout=SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def await_ready(self) -> "Running":
+        _await(self.process, READY, self.errors)
+        return self
+
+    def begin(self) -> None:
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def end(self) -> dict:
+        return json.loads(_await(self.process, "{", self.errors))
+
+    def measure(self) -> dict:
+        self.begin()
+        return self.end()
 
 
 def run_alone(python: Path, job_module: str, job: Job) -> dict:
-    return run_at_once(python, job_module, [job])[0]
-
-
-def _start(python: Path, job_module: str, job: Job, errors: IO[str]) -> subprocess.Popen:
-    settings = json.dumps(dataclasses.asdict(dataclasses.replace(job, waits=True)))
-    command = [python, "-W", "ignore", "-m", f"jobs.{job_module}", settings]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors, "text": True}
-    return subprocess.Popen(command, cwd=HERE, **pipes)
+    with Running(python, job_module, job) as running:
+        return running.await_ready().measure()
 
 
 def _await(process: subprocess.Popen, beginning: str, errors: IO[str]) -> str:

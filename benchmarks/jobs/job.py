@@ -15,7 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 WARM_UP = 2
 """Iterations before the clock starts: what compiles, does so in them."""
 READY = "ready"
-"""What a job that waits prints when it is warm; the next line of its input starts the clock."""
+"""What a job that waits prints when it is warm; every line of its input starts the clock anew."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,27 +73,29 @@ class Ready(NamedTuple):
 
 
 def run(distribution: str, prepare: Callable[[Job], Ready]) -> None:
-    """Does the job of the command line and prints one line of JSON."""
+    """Does the job of the command line and prints one line of JSON; if it waits, one for every line that it reads."""
     job = Job(**json.loads(sys.argv[1]))
     torch.set_num_threads(job.threads)
     ready = prepare(job)
     with gradient_steps() as parameters:
         ready.train(WARM_UP)
-    if job.waits:
-        print(READY, flush=True)
-        sys.stdin.readline()
-    started = time.perf_counter()
-    ready.train(job.iterations)
-    seconds = time.perf_counter() - started
-    result = {
-        "steps_per_second": job.iterations * job.batch_size / seconds,
+    described = {
         "version": metadata.version(distribution),
         "backend": ready.backend,
         "stepping_threads": ready.stepping_threads,
         "gradient_steps": len(parameters) / WARM_UP or None,
         "parameters": max(parameters, default=None),
     }
-    print("\n" + json.dumps(result), flush=True)
+    if job.waits:
+        print(READY, flush=True)
+    for _ in sys.stdin if job.waits else range(1):
+        print("\n" + json.dumps({"steps_per_second": measured(job, ready)} | described), flush=True)
+
+
+def measured(job: Job, ready: Ready) -> float:
+    started = time.perf_counter()
+    ready.train(job.iterations)
+    return job.iterations * job.batch_size / (time.perf_counter() - started)
 
 
 @contextmanager
