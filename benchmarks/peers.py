@@ -7,8 +7,9 @@
 
 The job is PPO-Clip on the CPU: 8 environments × 256 steps, 10 epochs of 4 minibatches of 512 samples, separate tanh
 networks for policy and value (64-64, or the policy in seven layers), one Adam, gradients clipped at 0.5, normalised
-observations and rewards (Breakout: 8 × 128, 4 epochs of 4 minibatches, the Nature CNN). Every measurement is a fresh
-process; its warm-up is not counted. Each library runs with every number of threads in --threads, and its best counts.
+observations and rewards (Breakout: 8 × 128, 4 epochs of 4 minibatches, the Nature CNN). Each library runs in a process of
+its own for every number of threads in --threads; all stay alive, and short rounds go through them in turn. Warm-up is
+not counted. Of each the best round counts, with its best number of threads; the median round is told beside it.
 All step Gymnasium environments in their own process, one after the other; with two threads this project steps half of
 MuJoCo's in a helper that shares its memory, and Atari with EnvPool. Where a torch optimiser runs, its gradient steps
 and the parameters it changes are counted in the warm-up and written beside the result. What differs by library:
@@ -73,8 +74,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--tasks", nargs="+", choices=TASKS, help="default: all but humanoid-7; first for other modes")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
     parser.add_argument("--threads", nargs="+", type=positive, default=sorted({1, os.cpu_count() or 1}))
-    parser.add_argument("--rounds", type=positive, default=3)
-    parser.add_argument("--steps", type=positive, default=40_960, help="environment steps of each measurement")
+    parser.add_argument("--rounds", type=positive, default=8)
+    parser.add_argument("--steps", type=positive, default=8192, help="environment steps of each library in each round")
     parser.add_argument("--out", type=Path, default=HERE / "results")
     return parser.parse_args()
 

@@ -36,7 +36,7 @@ class Job:
     value_coef: float = 0.5
     entropy_coef: float = 0.0
     max_grad_norm: float = 0.5
-    steps: int = 40_960
+    steps: int = 8192
     threads: int = 1  # of torch, of XLA, and of what steps the environments where that has any; this project: cores
     backend: str = "auto"  # what steps the environments; only this project has a choice
     waits: bool = False  # several at once start their clocks together
