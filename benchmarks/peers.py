@@ -7,9 +7,9 @@
 
 The job is PPO-Clip on the CPU: 8 environments × 256 steps, 10 epochs of 4 minibatches of 512 samples, separate tanh
 networks for policy and value (64-64, or the policy in seven layers), one Adam, gradients clipped at 0.5, normalised
-observations and rewards (Breakout: 8 × 128, 4 epochs of 4 minibatches, the Nature CNN). Each library runs in a process of
-its own for every number of threads in --threads; all stay alive, and short rounds go through them in turn. Warm-up is
-not counted. Of each the best round counts, with its best number of threads; the median round is told beside it.
+observations and rewards (Breakout: 8 × 128, 4 epochs of 4 minibatches, the Nature CNN). Each library runs in a
+process of its own for every number of threads in --threads; all stay alive, and short rounds go through them in turn.
+Warm-up is not counted. Of each the best round counts, with its best number of threads; the median round is told too.
 All step Gymnasium environments in their own process, one after the other; with two threads this project steps half of
 MuJoCo's in a helper that shares its memory, and Atari with EnvPool. Where a torch optimiser runs, its gradient steps
 and the parameters it changes are counted in the warm-up and written beside the result. What differs by library:
