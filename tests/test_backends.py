@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -267,6 +268,32 @@ def test_a_helper_that_hangs_is_named_by_the_watchdog(monkeypatch):
     finally:
         envs.close()
     assert told[0] == "environment 2 did not answer within 1 s (its step 5)"
+
+
+def test_ends_of_episodes_in_a_helper_are_those_of_this_process():
+    """The last observation, the first of the next episode, and what it came to; some end together, by their limit."""
+    make = EnvMaker("CartPole-v1", {"max_episode_steps": 12})
+    envs = shared.shared_envs(make, lambda share: InProcess(make, share, seed=1), 8, 2, 1, "auto", 100)
+    alone, seen = InProcess(make, range(8), seed=1), []
+    try:
+        assert np.array_equal(envs.reset(), alone.reset())
+        for t in range(100):
+            ours, theirs = (each.step(np.where(np.arange(8) % 2, 1, t % 2)) for each in (envs, alone))
+            assert all(map(np.array_equal, ours[:5], theirs[:5])) and ours.episodes == theirs.episodes
+            seen += ours.episodes
+    finally:
+        envs.close()
+    assert {episode.env for episode in seen} == set(range(8)) and 12 in {episode.length for episode in seen}
+
+
+def test_a_bell_is_heard_in_memory_before_anyone_reads():
+    here, there = socket.socketpair()
+    counts = np.zeros((2, 8), np.int64)
+    mine, yours = shared.Bell(here, *counts), shared.Bell(there, *reversed(counts))
+    mine.ring(b"s")
+    assert yours.heard[0] == 1 and mine.heard[0] == 0 and yours.wait() == b"s"
+    here.close()
+    assert yours.wait() == b""
 
 
 def test_a_helper_gets_actions_of_the_type_that_an_environment_gets_elsewhere():

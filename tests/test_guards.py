@@ -167,6 +167,14 @@ def test_the_statistics_of_an_iteration_are_finite(monkeypatch):
         run.iterate()
 
 
+def test_a_policy_without_spread_is_not_acted_on():
+    """Its actions would be finite, and their log-probabilities not."""
+    run = training("Pendulum-v1", envs=2, horizon=4, minibatches=2)
+    run.network.log_std.data.fill_(-np.inf)
+    with pytest.raises(Refusal, match="the output of the policy of environment 0 is not finite .-inf. at its step 0"):
+        run.iterate()
+
+
 @pytest.mark.parametrize("what", ["output of the policy", "value"])
 def test_what_the_networks_say_is_checked(what):
     run = training("Pendulum-v1", envs=2, horizon=4, minibatches=2)

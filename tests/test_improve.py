@@ -6,6 +6,7 @@ import pytest
 import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import DummyVecEnv
+from torch._inductor import list_options
 
 from probes import ActionReward, Counting, iterate, training
 from spo.distributions import distribution_for
@@ -23,7 +24,7 @@ from spo.networks import ActorCritic, NumpyActor, TorchActor
 from spo.objectives import OBJECTIVES, Objective
 from spo.rollout import gae
 from spo.spaces import ObservationLayout
-from spo.speed import compiled, threads_worth
+from spo.speed import ON_CPU, compiled, threads_worth
 
 TASKS = {"discrete": "CartPole-v1", "continuous": "Pendulum-v1"}
 
@@ -363,6 +364,17 @@ def test_acting_in_numpy_equals_torch(activation, hidden):
     ours, (params, value) = NumpyActor(network), TorchActor(network, "cpu")(observation)
     np.testing.assert_allclose(ours(observation)[0], params, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(ours.value(observation), value, rtol=1e-5, atol=1e-6)
+
+
+def test_the_compiler_knows_our_settings_and_its_tanh_stays_one():
+    class Tanh:
+        def __call__(self, x):
+            return x.tanh()
+
+    assert ON_CPU.keys() <= set(list_options())
+    x = torch.linspace(-12, 12, 4001)
+    error = compiled(Tanh().__call__, torch.device("cpu"))(x).double() - x.double().tanh()
+    assert 0 < error.abs().max() < 2.5e-7
 
 
 def test_more_than_eight_networks_can_be_compiled_in_one_process():

@@ -11,12 +11,13 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from spo.bench.compare import plan_of
-from spo.bench.results import Results
+from spo.bench.results import Entry, Results
 from spo.bench.suites import Cell, Plan, Sweep, narrowed, read_suite, safe, suite_names
-from spo.bench.sweep import bench, check_settings, left_to_do
+from spo.bench.sweep import bench, check_settings, left_to_do, result_table
 from spo.errors import Refusal
 from spo.presets import make_config
 from spo.recording import read_record
@@ -101,6 +102,15 @@ def done(tmp_path_factory):
 @pytest.fixture
 def copy(done, tmp_path):
     return Path(shutil.copytree(done, tmp_path / "sweep"))
+
+
+@pytest.mark.parametrize("is_short", [True, False])
+def test_the_table_explains_its_star_where_there_is_one(done, monkeypatch, is_short):
+    entry = Entry(np.ones(2), np.ones(2), None, (), is_short)
+    monkeypatch.setattr(Results, "entry", lambda *_: entry)
+    table = result_table(Results(Sweep.open(done)))
+    stars = [cell for cell in table.columns[2].cells if cell.endswith("*")]
+    assert (len(stars), "last 8 were taken" in (table.caption or "")) == ((4, True) if is_short else (0, False))
 
 
 def test_what_is_done_is_not_done_again(copy, capsys):

@@ -96,10 +96,11 @@ class Collector:
         for t in range(self.horizon):
             stop_if_asked()
             params, value = self.actor(self.observation)
+            self._check("output of the policy", params)
             if self.mask is not None:
                 params, store["mask"][t] = self.distribution.masked(params, self.mask), self.mask
             action = self.distribution.sample(params, noise[t])
-            self._check_decision(params, action)
+            self._check("action", action)
             store["observation"][t], store["action"][t] = self.observation, action
             store["params"][t] = params
             if value is not None:
@@ -209,25 +210,17 @@ class Collector:
             step = self.env_steps // self.envs.count - self.horizon + steps_before + t
             raise Refusal(f"the {what} of environment {env} is not finite ({array[t, env]}) at its step {step}")
 
-    def _check_decision(self, params: np.ndarray, action: np.ndarray) -> None:
-        """An action of real numbers is not finite if a parameter is not; a choice is always finite."""
-        if not _seems_finite(action if action.dtype.kind == "f" else params):
-            self._check("output of the policy", params)
-            self._check("action", action)
-
     def _check_finite(self, step: Step) -> None:
         self._check("observation", step.observation)
         if step.final_observation is not None:
             self._check("final observation", step.final_observation)
 
     def _check(self, what: str, array: np.ndarray) -> None:
-        if not _seems_finite(array) and not np.isfinite(array).all():
+        """A sum is finite only if all its parts are, and costs a fraction of looking at every part."""
+        if array.dtype.kind != "f" or math.isfinite(np.add.reduce(array, axis=None)):
+            return
+        if not np.isfinite(array).all():
             env = int(np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))[0])
             worst = array[env][~np.isfinite(array[env])].flat[0] if array.ndim > 1 else array[env]
             step = self.env_steps // self.envs.count
             raise Refusal(f"the {what} of environment {env} is not finite ({worst}) at its step {step}")
-
-
-def _seems_finite(array: np.ndarray) -> bool:
-    """A sum is finite only if all its parts are, and costs a fraction of looking at every part."""
-    return array.dtype.kind != "f" or math.isfinite(np.add.reduce(array, axis=None))

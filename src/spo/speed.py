@@ -17,10 +17,9 @@ MOST = 2**30
 PARAMETERS_PER_THREAD = 25_000
 """Measured on two cores: 58,000 parameters gain from a second thread, 11,000 do not."""
 
-
 ON_CPU = {"cpp_wrapper": True, "cpp.use_decompose_tanh": True}
-"""Of torch's compiler. The calls between kernels are compiled too, which is a tenth of a small network's gradient step;
-and tanh is computed from one exponential, to 1e-7, which is a fifth of it."""
+"""Of torch's compiler, where it knows them. The calls between kernels are compiled too, which saves a tenth of a small
+network's gradient step; and tanh is computed from one exponential, to some 1e-7, which saves a fifth."""
 
 
 def compiled(method: types.MethodType, device: torch.device) -> Callable:
@@ -29,11 +28,11 @@ def compiled(method: types.MethodType, device: torch.device) -> Callable:
     It gets a code object of its own: torch keeps compilations per code object and gives up after eight, and a process
     may train more often than that.
     """
+    from torch._inductor import list_options  # takes a second, which only those who compile spend
+
     call = method.__func__
     code, defaults = call.__code__.replace(), call.__defaults__
     copy = types.FunctionType(code, call.__globals__, call.__name__, defaults, call.__closure__)
-    from torch._inductor import list_options  # takes a second, which only those who compile spend
-
     options = {name: value for name, value in ON_CPU.items() if device.type == "cpu" and name in list_options()}
     return torch.compile(types.MethodType(copy, method.__self__), fullgraph=True, dynamic=False, options=options)
 

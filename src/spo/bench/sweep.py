@@ -181,11 +181,11 @@ def result_table(results: Results) -> Table:
     has_paper = bool(plan.paper)
     columns = ["task", "variant", f"return, last {plan.last:.0%}", "maximum ratio deviation"]
     table = Table(*columns, *(["paper: return", "deviation"] if has_paper else []), title=escape(plan.title))
-    table.caption = f"{plan.note}\n{SHORT}".strip()
-    for task in plan.tasks:
-        for variant in plan.variants:
-            names = escape(task), escape(plan.label(variant))
-            table.add_row(*names, *_entry_cells(results.entry(task, variant), has_paper))
+    entries = {(task, variant): results.entry(task, variant) for task in plan.tasks for variant in plan.variants}
+    notes = [plan.note, SHORT if any(entry.is_short for entry in entries.values()) else ""]
+    table.caption = "\n".join(filter(None, notes)) or None
+    for (task, variant), entry in entries.items():
+        table.add_row(escape(task), escape(plan.label(variant)), *_entry_cells(entry, has_paper))
     return table
 
 
