@@ -11,14 +11,14 @@ from spo.envs.atari import is_atari
 from spo.envs.envpool import INSTALL, EnvPool
 from spo.envs.in_process import InProcess
 from spo.envs.making import EnvMaker
+from spo.envs.mujoco import TASKS
 from spo.envs.processes import Processes
 from spo.envs.shared import shared_envs
 from spo.envs.vector import Vector
 from spo.envs.watchdog import Watched
 from spo.errors import Refusal
 
-MUJOCO = ("Ant", "HalfCheetah", "Hopper", "Humanoid", "HumanoidStandup", "Swimmer", "Walker2d")
-WORTH_SHARING = tuple(f"{name}-{version}" for name in MUJOCO for version in ("v4", "v5"))
+WORTH_SHARING = tuple(f"{name}-{version}" for name in TASKS for version in ("v4", "v5"))
 """Tasks whose steps are long enough to share them out, and short enough for a pipe to be in the way."""
 SHARE_FROM = 100_000
 """Steps of a run from which helpers pay for their start, which takes seconds."""

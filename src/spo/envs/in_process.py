@@ -8,6 +8,7 @@ import numpy as np
 
 from spo.envs import Episode, EpisodeTotals, Step
 from spo.envs.making import MakeEnv, checked_env
+from spo.envs.mujoco import stepped_together
 from spo.errors import Refusal
 from spo.seeding import episode_seed
 from spo.spaces import ObservationLayout
@@ -36,6 +37,7 @@ class InProcess:
         self.envs = [checked_env(first or make_env())] + [make_env() for _ in self.indices[1:]]
         self.observation_space = self.envs[0].observation_space
         self.action_space = self.envs[0].action_space
+        self.task = stepped_together(self.envs)
         self.layout = ObservationLayout(self.observation_space, encoder)
         self.kind: str | None = None  # of the first observation's numbers: later ones must not change it
         self.mask: np.ndarray | None = None
@@ -60,32 +62,41 @@ class InProcess:
         self.steps += 1
         self.progress[1] = self.steps
         self.actions.append(action.copy())
-        observations, is_over = [], False
-        reward = np.empty(self.count)
+        final, reward, terminated, truncated = (self._together if self.task else self._one_by_one)(action)
+        self.totals.add(reward)
+        self.observation, done = final, terminated | truncated
+        if not done.any():
+            return Step(final, reward, terminated, truncated, None, [])
+        self.observation, episodes = self._restart(final, done)
+        self._forget_ended_episodes()
+        return Step(self.observation, reward, terminated, truncated, final, episodes)
+
+    def _together(self, action: np.ndarray) -> tuple[np.ndarray, ...]:
+        try:
+            observation, reward, terminated = self.task.step(action)
+        except Exception as error:
+            self._fail(0, f"or one after it raised {type(error).__name__}: {error}", error)
+        return observation, reward, terminated, self.totals.length + 1 >= self.envs[0].spec.max_episode_steps
+
+    def _one_by_one(self, action: np.ndarray) -> tuple[np.ndarray, ...]:
+        observations, reward = [], np.empty(self.count)
         terminated, truncated = np.empty(self.count, dtype=bool), np.empty(self.count, dtype=bool)
         for position, env in enumerate(self.envs):
             self.progress[0] = self.indices[position]
             try:
-                observation, value, is_terminated, is_truncated, info = env.step(action[position])
+                observation, value, terminated[position], truncated[position], info = env.step(action[position])
             except (Exception, SystemExit) as error:
                 self._fail(position, f"raised {type(error).__name__}: {error}", error)
             try:
                 reward[position] = value
             except (TypeError, ValueError) as error:
                 self._fail(position, f"returned the reward {value!r}; accepted is a number", error)
-            terminated[position], truncated[position] = is_terminated, is_truncated
-            is_over = is_over or is_terminated or is_truncated
             self.goes_on[position] = info.get("life_lost", False)
             observations.append(self._packed(position, observation))
             self._remember_mask(position, info)
-        self.totals.add(reward)
         # As np.stack would, at a fraction of its cost.
-        self.observation = final = np.concatenate(observations).reshape(self.count, *self.layout.shape)
-        if not is_over:
-            return Step(final, reward, terminated, truncated, None, [])
-        self.observation, episodes = self._restart(final, terminated | truncated)
-        self._forget_ended_episodes()
-        return Step(self.observation, reward, terminated, truncated, final, episodes)
+        observation = np.concatenate(observations).reshape(self.count, *self.layout.shape)
+        return observation, reward, terminated, truncated
 
     def _forget_ended_episodes(self) -> None:
         longest = self.totals.length.max()

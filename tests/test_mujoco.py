@@ -1,0 +1,122 @@
+"""Tasks stepped together give the bits of Gymnasium's own steps; whatever is not Gymnasium's own is left to itself."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from spo.envs import mujoco
+from spo.envs.in_process import InProcess
+from spo.envs.making import EnvMaker
+from spo.envs.mujoco import TASKS
+from spo.errors import Refusal
+
+ENVS, LIMIT, STEPS = 3, 24, 120
+ENDLESS = {"HalfCheetah", "HumanoidStandup", "Swimmer"}
+
+
+def made(env: str, **env_arg) -> InProcess:
+    return InProcess(EnvMaker(env, env_arg), range(ENVS), seed=1)
+
+
+def one_by_one(env: str, **env_arg) -> InProcess:
+    envs = made(env, **env_arg)
+    envs.task = None
+    return envs
+
+
+def actions(envs: InProcess, steps: int = STEPS) -> np.ndarray:
+    space = envs.action_space
+    drawn = np.random.default_rng(0).normal(scale=space.high, size=(steps, ENVS, *space.shape))
+    return np.clip(drawn, space.low, space.high).astype(np.float32)
+
+
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_stepped_together_gives_the_bits_of_gymnasium(name, version):
+    together, alone = [make(f"{name}-v{version}", max_episode_steps=LIMIT) for make in (made, one_by_one)]
+    assert together.task is not None
+    np.testing.assert_array_equal(together.reset(), alone.reset())
+    terminated = truncated = 0
+    for action in actions(together):
+        seen, expected = together.step(action), alone.step(action)
+        for ours, theirs in zip(seen[:4], expected[:4]):
+            np.testing.assert_array_equal(ours, theirs)
+            assert ours.dtype == theirs.dtype
+        np.testing.assert_array_equal(seen.final_observation, expected.final_observation)
+        assert seen.episodes == expected.episodes
+        terminated, truncated = terminated + seen.terminated.sum(), truncated + seen.truncated.sum()
+    assert (terminated == 0) == (name in ENDLESS)
+    assert truncated > 0
+
+
+def test_an_episode_stepped_together_is_replayed_by_gymnasium():
+    original, copy = made("Hopper-v4"), made("Hopper-v4")
+    original.reset(), copy.reset()
+    first, second = np.split(actions(original), 2)
+    for action in first:
+        original.step(action)
+    assert copy.restore(original.state()) == {}
+    for action in second:
+        np.testing.assert_array_equal(copy.step(action).observation, original.step(action).observation)
+
+
+def wrapped() -> gym.Env:
+    return gym.wrappers.TransformReward(gym.make("Hopper-v4", disable_env_checker=True), lambda reward: 2 * reward)
+
+
+def inherited() -> gym.Env:
+    class Own(type(gym.make("Hopper-v4").unwrapped)):
+        pass
+
+    env = gym.make("Hopper-v4", disable_env_checker=True)
+    env.unwrapped.__class__ = Own
+    return env
+
+
+@pytest.mark.parametrize(
+    ("env", "env_arg"),
+    [
+        ("CartPole-v1", {}),
+        ("Reacher-v4", {}),
+        ("Hopper-v4", {"healthy_reward": 2.0}),
+        ("Ant-v4", {"use_contact_forces": True}),
+        ("Hopper-v4", {"terminate_when_unhealthy": False}),
+        ("Hopper-v5", {"render_mode": "rgb_array"}),
+        (wrapped, {}),
+        (inherited, {}),
+    ],
+)
+def test_whatever_is_not_as_gymnasium_makes_it_steps_by_itself(env, env_arg):
+    assert made(env, **env_arg).task is None
+
+
+def test_environments_that_differ_step_by_themselves():
+    lengths = iter((10, 20, 30))
+    envs = InProcess(lambda: gym.make("Hopper-v4", max_episode_steps=next(lengths)), range(ENVS), seed=1)
+    assert envs.task is None
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_that_gives_other_bits_is_not_trusted(name, monkeypatch):
+    """As if Gymnasium's next release had changed it."""
+    monkeypatch.setattr(TASKS[name], "action_weight", np.nextafter(np.float32(TASKS[name].action_weight), 1))
+    assert made(f"{name}-v5").task is None
+
+
+def test_a_simulation_that_fails_is_one_sentence(monkeypatch):
+    envs = made("HalfCheetah-v4")
+    envs.reset()
+
+    def broken(*_):
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(envs.task.simulations, "advance_one", broken)
+    with pytest.raises(Refusal, match="environment 0 or one after it raised RuntimeError: out of memory"):
+        envs.step(actions(envs)[0])
+
+
+def test_the_bits_are_compared_before_the_first_episode_begins(monkeypatch):
+    """Which starts as if nothing had been stepped."""
+    checked = made("Walker2d-v5").reset()
+    monkeypatch.setattr(mujoco, "STEPS_TO_TRUST", 1)
+    np.testing.assert_array_equal(made("Walker2d-v5").reset(), checked)
