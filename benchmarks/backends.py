@@ -17,14 +17,13 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
-    # In-process stepping has one thread whatever torch has, and trains small networks fastest with one.
-    threads = {"gymnasium": 1, "shared": arguments.threads, "envpool": arguments.threads}
-    trainings = {name: prepared(arguments.env, backend=name, threads=count) for name, count in threads.items()}
+    names = ("gymnasium", "shared", "envpool")
+    trainings = {name: prepared(arguments.env, backend=name, threads=arguments.threads) for name in names}
     speeds = best_speeds(trainings, arguments.rounds, iterations=3)
     print(f"\n{arguments.env}, best of {arguments.rounds} rounds")
     for name, value in speeds.items():
         ratio = value / speeds["gymnasium"]
-        print(f"  {name:10} {threads[name]} thread(s) {value:8,.0f} steps/s   {ratio:.2f} × in-process")
+        print(f"  {name:10} {arguments.threads} thread(s) {value:8,.0f} steps/s   {ratio:.2f} × in-process")
     for training in trainings.values():
         training.envs.close()
 

@@ -10,13 +10,14 @@ import statistics
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from jobs.job import Job
+from jobs.job import ONE_BY_ONE, Job
 from launch import Failed, Running
 from tasks import describe
 from venvs import OURS, PEERS, python_of
 
 Way = tuple[str, int]
-"""How environments are stepped: backend and threads."""
+"""How environments are stepped: the way or the backend, and threads."""
+GYMNASIUM: Way = (ONE_BY_ONE, 1)
 
 
 class Entrant:
@@ -81,7 +82,7 @@ def run_round(name: str, entrants: list[Entrant], limits: Limits) -> None:
     for entrant in entrants:
         words = in_words(entrant.measure())
         print(f"  {name}: {entrant.peer}, {entrant.job.threads} thread(s): {words}", flush=True)
-    limits.measure({way_of(one.results[-1]) for one in entrants if "failed" not in one.results[-1]})
+    limits.measure({GYMNASIUM} | {way_of(one.results[-1]) for one in entrants if "failed" not in one.results[-1]})
 
 
 def way_of(result: dict) -> Way:
@@ -113,15 +114,14 @@ def bests_of_rounds(entrants: list[Entrant], peer: str) -> list[float]:
 
 
 def with_shares(results: list[dict], limits: dict[Way, list[float]]) -> dict:
-    """What a library reached with one number of threads, and how much of the simulation limit that was."""
+    """What a library reached with one number of threads, and how much that is of the environments' speed alone."""
     if any("failed" in result for result in results):
         return next(result for result in results if "failed" in result)
-    speeds, alone = list(map(speed, results)), limits[way_of(results[0])]
-    return {
-        "steps_per_second": speeds,
-        "share_of_simulation_limit": max(speeds) / max(alone),
-        "share_of_simulation_limit_by_round": [one / limit for one, limit in zip(speeds, alone)],
-    }
+    speeds, row = list(map(speed, results)), {}
+    for name, way in {"simulation_limit": way_of(results[0]), "gymnasium_alone": GYMNASIUM}.items():
+        row[f"share_of_{name}"] = max(speeds) / max(limits[way])
+        row[f"share_of_{name}_by_round"] = [one / limit for one, limit in zip(speeds, limits[way])]
+    return {"steps_per_second": speeds} | row
 
 
 def in_words(result: dict) -> str:
@@ -148,8 +148,9 @@ def speed_and_share(one: dict) -> str:
     if "failed" in one:
         return in_words(one)
     speeds = one["steps_per_second"]
-    share = both(one, "share_of_simulation_limit", ".0%")
-    return f"{max(speeds):8,.0f} ({statistics.median(speeds):,.0f}) steps/s, {share} of the simulation limit"
+    limit, gymnasium = (both(one, f"share_of_{name}", ".0%") for name in ("simulation_limit", "gymnasium_alone"))
+    shares = f"{limit} of the simulation limit, {gymnasium} of Gymnasium alone"
+    return f"{max(speeds):8,.0f} ({statistics.median(speeds):,.0f}) steps/s, {shares}"
 
 
 def both(row: dict, name: str, form: str) -> str:

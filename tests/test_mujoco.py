@@ -1,21 +1,27 @@
 """Tasks stepped together give the bits of Gymnasium's own steps; whatever is not Gymnasium's own is left to itself."""
 
+import ctypes
+import sys
+import threading
+from pathlib import Path
+
 import gymnasium as gym
 import numpy as np
 import pytest
 
-from spo.envs import mujoco
+from spo.envs import mujoco, simulations
 from spo.envs.in_process import InProcess
 from spo.envs.making import EnvMaker
 from spo.envs.mujoco import TASKS
+from spo.envs.simulations import Loop, Pool
 from spo.errors import Refusal
 
 ENVS, LIMIT, STEPS = 3, 24, 120
 ENDLESS = {"HalfCheetah", "HumanoidStandup", "Swimmer"}
 
 
-def made(env: str, **env_arg) -> InProcess:
-    return InProcess(EnvMaker(env, env_arg), range(ENVS), seed=1)
+def made(env: str, threads: int = 1, **env_arg) -> InProcess:
+    return InProcess(EnvMaker(env, env_arg), range(ENVS), seed=1, threads=threads)
 
 
 def one_by_one(env: str, **env_arg) -> InProcess:
@@ -30,11 +36,18 @@ def actions(envs: InProcess, steps: int = STEPS) -> np.ndarray:
     return np.clip(drawn, space.low, space.high).astype(np.float32)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("version", [4, 5])
 @pytest.mark.parametrize("name", TASKS)
-def test_a_task_stepped_together_gives_the_bits_of_gymnasium(name, version):
-    together, alone = [make(f"{name}-v{version}", max_episode_steps=LIMIT) for make in (made, one_by_one)]
-    assert together.task is not None
+def test_a_task_stepped_together_gives_the_bits_of_gymnasium(name, version, threads):
+    env = f"{name}-v{version}"
+    together, alone = made(env, threads, max_episode_steps=LIMIT), one_by_one(env, max_episode_steps=LIMIT)
+    assert together.task is not None and together.threads == threads
+    compare(together, alone, name in ENDLESS)
+    together.close()
+
+
+def compare(together: InProcess, alone: InProcess, is_endless: bool) -> None:
     np.testing.assert_array_equal(together.reset(), alone.reset())
     terminated = truncated = 0
     for action in actions(together):
@@ -45,12 +58,28 @@ def test_a_task_stepped_together_gives_the_bits_of_gymnasium(name, version):
         np.testing.assert_array_equal(seen.final_observation, expected.final_observation)
         assert seen.episodes == expected.episodes
         terminated, truncated = terminated + seen.terminated.sum(), truncated + seen.truncated.sum()
-    assert (terminated == 0) == (name in ENDLESS)
+    assert (terminated == 0) == is_endless
     assert truncated > 0
 
 
-def test_an_episode_stepped_together_is_replayed_by_gymnasium():
-    original, copy = made("Hopper-v4"), made("Hopper-v4")
+def test_without_mujocos_batch_the_bits_are_the_same(monkeypatch):
+    """Which it has from version 4 on."""
+    monkeypatch.setitem(sys.modules, "mujoco.batch", None)
+    old = made("Walker2d-v5", threads=2, max_episode_steps=LIMIT)
+    assert isinstance(old.task.simulations, Loop)
+    compare(old, one_by_one("Walker2d-v5", max_episode_steps=LIMIT), is_endless=False)
+    old.close()
+
+
+def test_mujocos_batch_is_used_where_the_state_is_all_that_is_seen():
+    kinds = {name: type(made(f"{name}-v4").task.simulations) for name in TASKS}
+    looped = {"Ant", "Humanoid", "HumanoidStandup"}
+    assert kinds == {name: Loop if name in looped else Pool for name in TASKS}
+
+
+@pytest.mark.parametrize("env", ["Hopper-v4", "Ant-v5"])
+def test_an_episode_stepped_together_is_replayed_by_gymnasium(env):
+    original, copy = made(env), made(env, threads=2)
     original.reset(), copy.reset()
     first, second = np.split(actions(original), 2)
     for action in first:
@@ -58,6 +87,7 @@ def test_an_episode_stepped_together_is_replayed_by_gymnasium():
     assert copy.restore(original.state()) == {}
     for action in second:
         np.testing.assert_array_equal(copy.step(action).observation, original.step(action).observation)
+    copy.close()
 
 
 def wrapped() -> gym.Env:
@@ -103,16 +133,51 @@ def test_a_task_that_gives_other_bits_is_not_trusted(name, monkeypatch):
     assert made(f"{name}-v5").task is None
 
 
-def test_a_simulation_that_fails_is_one_sentence(monkeypatch):
-    envs = made("HalfCheetah-v4")
+@pytest.mark.parametrize("env", ["HalfCheetah-v4", "Humanoid-v4"])
+def test_a_simulation_that_fails_is_one_sentence(env, monkeypatch):
+    envs = made(env)
     envs.reset()
 
-    def broken(*_):
+    def broken(_):
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(envs.task.simulations, "advance_one", broken)
+    monkeypatch.setattr(envs.task.simulations, "advance", broken)
     with pytest.raises(Refusal, match="environment 0 or one after it raised RuntimeError: out of memory"):
         envs.step(actions(envs)[0])
+
+
+def test_what_fails_in_a_helping_thread_is_told():
+    has_worked = threading.Event()
+
+    def fail(job):
+        has_worked.set()
+        raise RuntimeError("out of memory")
+
+    helper = simulations.Helper(fail)
+    helper.begin(iter([1]))
+    with pytest.raises(RuntimeError, match="out of memory"):
+        helper.end()
+    assert has_worked.is_set()
+    helper.close()
+
+
+def test_threads_share_the_simulations_and_end_with_them():
+    before = set(threading.enumerate())
+    envs = made("Humanoid-v4", threads=8)
+    assert envs.threads == ENVS  # more could not help
+    (first, *others) = set(threading.enumerate()) - before
+    assert len(others) == ENVS - 2
+    envs.close()
+    first.join(10)
+    assert not first.is_alive()
+
+
+def test_mujoco_does_not_time_its_parts():
+    import mujoco as library
+
+    made("Swimmer-v4")
+    (path,) = Path(library.__file__).parent.glob("libmujoco.*")
+    assert ctypes.c_void_p.in_dll(ctypes.CDLL(str(path)), "mjcb_time").value is None
 
 
 def test_the_bits_are_compared_before_the_first_episode_begins(monkeypatch):

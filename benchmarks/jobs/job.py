@@ -14,6 +14,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 WARM_UP = 2
 """Iterations before the clock starts: what compiles, does so in them."""
+ONE_BY_ONE, TOGETHER = "one by one", "together"
+"""How Gymnasium's environments are stepped: each by itself, as other libraries do, or by this project's own way."""
 READY = "ready"
 """What a job that waits prints when it is warm; every line of its input starts the clock anew."""
 
@@ -68,7 +70,7 @@ class Ready(NamedTuple):
     """A library that is set up for the job."""
 
     train: Callable[[int], object]  # makes so many iterations
-    backend: str = "gymnasium"
+    backend: str = ONE_BY_ONE
     stepping_threads: int = 1
 
 

@@ -6,13 +6,19 @@ libraries.prepare()  # as the command line does
 
 from measure import prepared, speed
 
-from jobs.job import Job, Ready, run
+from jobs.job import ONE_BY_ONE, TOGETHER, Job, Ready, run
+from spo.training import Training
 
 
 def prepare(job: Job) -> Ready:
     training = prepared(job.env, **settings(job))
-    threads = 1 if training.backend == "gymnasium" else training.threads
-    return Ready(lambda iterations: speed(training, iterations), training.backend, threads)
+    return Ready(lambda iterations: speed(training, iterations), *way_of_stepping(training))
+
+
+def way_of_stepping(training: Training) -> tuple[str, int]:
+    if training.backend != "gymnasium":
+        return training.backend, training.threads
+    return TOGETHER if training.envs.task else ONE_BY_ONE, training.envs.threads
 
 
 def settings(job: Job) -> dict[str, object]:
@@ -33,7 +39,7 @@ def settings(job: Job) -> dict[str, object]:
         "entropy_coef": job.entropy_coef,
         "max_grad_norm": job.max_grad_norm,
         "threads": job.threads,
-        "backend": job.backend,
+        "backend": "gymnasium" if job.backend in (ONE_BY_ONE, TOGETHER) else job.backend,
     }
 
 

@@ -94,7 +94,7 @@ def advice(part: str, training: Training) -> str:
 
 
 def _faster_stepping(training: Training) -> str:
-    if training.backend == "gymnasium":
+    if training.backend == "gymnasium" and not training.envs.task:
         return "--backend shared with --threads 2 or more, or --backend envpool, if it has the task"
     if training.backend == "process":
         return "a cheaper environment, or more cores"

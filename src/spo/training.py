@@ -52,7 +52,7 @@ class Training:
         self.distribution = distribution_for(self.spec.action_space)
         blank = self.spec.blank_network()  # refuses what would not fit, before it takes any memory
         self.torch_threads = min(cores, threads_worth(blank))
-        self.threads = self.torch_threads if self.backend == "gymnasium" else cores
+        self.threads = max(self.torch_threads, self.envs.threads) if self.backend == "gymnasium" else cores
         torch.set_num_threads(self.torch_threads)
         keep_freed_memory()
         self.network = self.spec.network(derived_seed(config.seed, "network")).to(_device(config.device))

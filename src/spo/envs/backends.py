@@ -11,17 +11,11 @@ from spo.envs.atari import is_atari
 from spo.envs.envpool import INSTALL, EnvPool
 from spo.envs.in_process import InProcess
 from spo.envs.making import EnvMaker
-from spo.envs.mujoco import TASKS
 from spo.envs.processes import Processes
 from spo.envs.shared import shared_envs
 from spo.envs.vector import Vector
 from spo.envs.watchdog import Watched
 from spo.errors import Refusal
-
-WORTH_SHARING = tuple(f"{name}-{version}" for name in TASKS for version in ("v4", "v5"))
-"""Tasks whose steps are long enough to share them out, and short enough for a pipe to be in the way."""
-SHARE_FROM = 100_000
-"""Steps of a run from which helpers pay for their start, which takes seconds."""
 
 MOST_WORKERS = 256
 """Processes of one run, however many environments a file asks for."""
@@ -33,8 +27,6 @@ def choose_backend(config: Config, threads: int) -> tuple[str, str]:
         return config.backend, "as asked"
     if config.env_arg or threads < 2:
         return "gymnasium", "the reference"
-    if config.env in WORTH_SHARING and config.envs > 1 and config.steps >= SHARE_FROM:
-        return "shared", f"faster for {config.env} with {threads} threads"
     if is_atari(config.env):
         if find_spec("envpool") is None:
             return "gymnasium", f"EnvPool would be faster: {INSTALL}"
@@ -58,10 +50,10 @@ def make_envs(config: Config, maker: EnvMaker, backend: str, threads: int) -> Ve
         return Watched(Vector(made, config.envs, config.seed, config.encoder), config.env_timeout)
     seed, encoder, limit = config.seed, config.encoder, config.replay_limit
 
-    def here(indices: Iterable[int]) -> InProcess:
-        return InProcess(maker, indices, seed, encoder, first=made, replay_limit=limit)
+    def here(indices: Iterable[int], threads: int = 1) -> InProcess:
+        return InProcess(maker, indices, seed, encoder, first=made, replay_limit=limit, threads=threads)
 
     if backend == "shared" and min(threads, config.envs) > 1:
         processes = min(threads, config.envs, MOST_WORKERS)
         return Watched(shared_envs(maker, here, config.envs, processes, seed, encoder, limit), config.env_timeout)
-    return Watched(here(range(config.envs)), config.env_timeout)
+    return Watched(here(range(config.envs), threads), config.env_timeout)

@@ -31,13 +31,15 @@ class InProcess:
         progress: list | None = None,
         first: gym.Env | None = None,
         replay_limit: int = 100_000,
+        threads: int = 1,
     ):
         self.indices, self.seed = list(indices), seed  # a part of all environments may live elsewhere
         self.count = len(self.indices)
         self.envs = [checked_env(first or make_env())] + [make_env() for _ in self.indices[1:]]
         self.observation_space = self.envs[0].observation_space
         self.action_space = self.envs[0].action_space
-        self.task = stepped_together(self.envs)
+        self.task = stepped_together(self.envs, threads)
+        self.threads = self.task.simulations.threads if self.task else 1
         self.layout = ObservationLayout(self.observation_space, encoder)
         self.kind: str | None = None  # of the first observation's numbers: later ones must not change it
         self.mask: np.ndarray | None = None
@@ -156,13 +158,21 @@ class InProcess:
                 if not self.goes_on[position]:
                     raise Refusal("it ended where the original went on")
                 observation, info = self._start_episode(position)
+        self._tell_task(position)
         return observation, total, info
+
+    def _tell_task(self, position: int) -> None:
+        """What steps all environments together has to know where this one stands now."""
+        if self.task:
+            self.task.simulations.started(position)
 
     def _remember_mask(self, position: int, info: dict) -> None:
         if self.mask is not None:
             self.mask[position] = self._checked_mask(position, info)
 
     def close(self) -> None:
+        if self.task:
+            self.task.simulations.close()
         for env in self.envs:
             env.close()
 
@@ -185,6 +195,7 @@ class InProcess:
             observation, info = self.envs[position].reset(seed=seed)
         except (Exception, SystemExit) as error:
             self._fail(position, f"raised {type(error).__name__} in reset: {error}", error)
+        self._tell_task(position)
         return self._packed(position, observation), info
 
     def _packed(self, position: int, observation: object) -> np.ndarray:

@@ -12,6 +12,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
+from spo.envs.simulations import make_simulations
+
 Outcome = tuple[np.ndarray, np.ndarray, np.ndarray]
 """What each environment shows, its reward, and whether its task ended."""
 
@@ -19,47 +21,21 @@ STEPS_TO_TRUST = 3
 GYMNASIUM = "gymnasium.envs.mujoco."
 
 
-class Simulations:
-    """The simulations of several environments; `simulations["qpos"]` has a row for each."""
-
-    def __init__(self, envs: Sequence[gym.Env]):
-        import mujoco
-
-        self.advance_one, self.add_forces = mujoco.mj_step, mujoco.mj_rnePostConstraint
-        self.count, self.frames, self.seconds = len(envs), envs[0].frame_skip, envs[0].dt
-        self.model = envs[0].model
-        self.parts = [(env.model, env.data, env.data.ctrl) for env in envs]
-        self.views: dict[str, list[np.ndarray]] = {}  # into MuJoCo's own memory
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        views = self.views.get(name)
-        if views is None:
-            views = self.views[name] = [getattr(data, name) for _, data, _ in self.parts]
-        return np.concatenate(views).reshape(self.count, *views[0].shape)
-
-    def advance(self, action: np.ndarray, with_forces: bool) -> None:
-        """One step of each; `with_forces` works out those on the bodies too, which no later step depends on."""
-        for (model, data, control), row in zip(self.parts, action):
-            control[:] = row
-            self.advance_one(model, data, self.frames)
-            if with_forces:
-                self.add_forces(model, data)
-
-
 class Task:
     """What most of them have in common: velocity and health are rewarded, less the squares of the action."""
 
     hidden = 1  # so many positions, the first ones, are not shown
     velocity_weight, health_weight, action_weight = 1.0, 0.0, 0.1
-    shows_forces = False
+    shows_forces, shows_state_only = False, True
 
-    def __init__(self, simulations: Simulations, version: int):
-        self.simulations, self.version = simulations, version
+    def __init__(self, envs: Sequence[gym.Env], version: int, threads: int):
+        self.count, self.model, self.seconds, self.version = len(envs), envs[0].model, envs[0].dt, version
+        self.simulations = make_simulations(envs, threads, self.shows_forces, self.shows_state_only)
 
     def step(self, action: np.ndarray) -> Outcome:
         before = self.place()
-        self.simulations.advance(action, self.shows_forces)
-        velocity = (self.place() - before) / self.simulations.seconds
+        self.simulations.advance(action)
+        velocity = (self.place() - before) / self.seconds
         position, speed = self.simulations["qpos"], self.simulations["qvel"]
         is_healthy = self.is_healthy(position, speed)
         reward = self.velocity_weight * velocity + self._health(is_healthy) - self.cost(action)
@@ -70,13 +46,13 @@ class Task:
         return self.health_weight * is_healthy if self.version > 4 else self.health_weight
 
     def place(self) -> np.ndarray:
-        return self.simulations["qpos"][:, 0]
+        return self.simulations["qpos"][:, 0].copy()
 
     def cost(self, action: np.ndarray) -> np.ndarray:
         return self.action_weight * squares(action)
 
     def is_healthy(self, position: np.ndarray, speed: np.ndarray) -> np.ndarray:
-        return np.ones(self.simulations.count, dtype=bool)
+        return np.ones(self.count, dtype=bool)
 
     def observation(self, position: np.ndarray, speed: np.ndarray) -> np.ndarray:
         return np.concatenate((position, speed), axis=1)
@@ -112,10 +88,11 @@ class Ant(Task):
     """From version 5 on, forces of contact are shown and cost."""
 
     hidden, health_weight, action_weight = 2, 1.0, 0.5
+    shows_state_only = False
 
-    def __init__(self, simulations: Simulations, version: int):
-        super().__init__(simulations, version)
+    def __init__(self, envs: Sequence[gym.Env], version: int, threads: int):
         self.shows_forces = version > 4
+        super().__init__(envs, version, threads)
 
     def place(self) -> np.ndarray:
         return self.simulations["xpos"][:, 1, 0]  # of the torso
@@ -140,15 +117,13 @@ class Humanoid(Task):
     """Shows what moves and pushes its bodies; version 5 leaves out the world's, which is at rest."""
 
     hidden, velocity_weight, health_weight = 2, 1.25, 5.0
-    shows_forces = True
+    shows_forces, shows_state_only = True, False
     impact_weight = 5e-7
 
-    def __init__(self, simulations: Simulations, version: int):
-        super().__init__(simulations, version)
-        self.mass = simulations.model.body_mass.copy()
-        self.bodies, self.joints = (
-            (slice(0, None), slice(0, None)) if version == 4 else (slice(1, None), slice(6, None))
-        )
+    def __init__(self, envs: Sequence[gym.Env], version: int, threads: int):
+        super().__init__(envs, version, threads)
+        self.mass = self.model.body_mass.copy()
+        self.first_body, self.first_joint = (0, 0) if version == 4 else (1, 6)
 
     def place(self) -> np.ndarray:
         """Of the centre of mass."""
@@ -165,9 +140,9 @@ class Humanoid(Task):
         return (position[:, 2] > 1.0) & (position[:, 2] < 2.0)
 
     def observation(self, position: np.ndarray, speed: np.ndarray) -> np.ndarray:
-        of_bodies = [self.simulations[name][:, self.bodies] for name in ("cinert", "cvel", "cfrc_ext")]
+        of_bodies = [self.simulations[name][:, self.first_body :] for name in ("cinert", "cvel", "cfrc_ext")]
         inertia, velocity, forces = map(rows, of_bodies)
-        actuators = self.simulations["qfrc_actuator"][:, self.joints]
+        actuators = self.simulations["qfrc_actuator"][:, self.first_joint :]
         return np.concatenate((position, speed, inertia, velocity, actuators, forces), axis=1)
 
 
@@ -175,24 +150,27 @@ class HumanoidStandup(Humanoid):
     """Rewards height instead of velocity, and has no end."""
 
     def step(self, action: np.ndarray) -> Outcome:
-        self.simulations.advance(action, self.shows_forces)
+        self.simulations.advance(action)
         position, speed = self.simulations["qpos"], self.simulations["qvel"]
         effort = self.action_weight * squares(self.simulations["ctrl"])
-        reward = position[:, 2] / self.simulations.model.opt.timestep - effort - self.impact() + 1
-        is_over = np.zeros(self.simulations.count, dtype=bool)
+        reward = position[:, 2] / self.model.opt.timestep - effort - self.impact() + 1
+        is_over = np.zeros(self.count, dtype=bool)
         return self.observation(position[:, self.hidden :], speed), reward, is_over
 
 
 TASKS = {task.__name__: task for task in (Ant, HalfCheetah, Hopper, Humanoid, HumanoidStandup, Swimmer, Walker2d)}
 
 
-def stepped_together(envs: Sequence[gym.Env]) -> Task | None:
+def stepped_together(envs: Sequence[gym.Env], threads: int) -> Task | None:
     """The task that steps all of them, if they are Gymnasium's own and it gives what they give."""
     spec = envs[0].spec
     if not all(_is_known(env) and env.spec == spec for env in envs):
         return None
-    task = TASKS[spec.name](Simulations([env.unwrapped for env in envs]), spec.version)
-    return task if _agrees(task, envs) else None
+    task = TASKS[spec.name]([env.unwrapped for env in envs], spec.version, threads)
+    if _agrees(task, envs):
+        return task
+    task.simulations.close()
+    return None
 
 
 def _is_known(env: gym.Env) -> bool:
@@ -209,16 +187,17 @@ def _agrees(task: Task, envs: Sequence[gym.Env]) -> bool:
     space = envs[0].action_space
     actions = np.linspace(space.low, space.high, STEPS_TO_TRUST * len(envs), dtype=space.dtype)
     actions = actions.reshape(STEPS_TO_TRUST, len(envs), *space.shape)
-    _reset(envs)
+    _reset(task, envs)
     one_by_one = [[env.step(row)[:3] for env, row in zip(envs, action)] for action in actions]
-    _reset(envs)
+    _reset(task, envs)
     together = [task.step(action) for action in actions]
     return all(map(_same, one_by_one, together))
 
 
-def _reset(envs: Sequence[gym.Env]) -> None:
-    for seed, env in enumerate(envs):
-        env.reset(seed=seed)
+def _reset(task: Task, envs: Sequence[gym.Env]) -> None:
+    for position, env in enumerate(envs):
+        env.reset(seed=position)
+        task.simulations.started(position)
 
 
 def _same(one_by_one: list[tuple], together: Outcome) -> bool:

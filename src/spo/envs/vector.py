@@ -15,6 +15,7 @@ class Vector:
     """Same-step semantics over any vector environment: it resets by itself, or is reset by mask right after an end."""
 
     mask = seam_every = None
+    task, threads = None, 1
 
     def __init__(self, vector: gym.vector.VectorEnv, count: int, seed: int, encoder: str = "auto"):
         if vector.num_envs != count:
