@@ -10,9 +10,9 @@ networks for policy and value (64-64, or the policy in seven layers), one Adam, 
 observations and rewards (Breakout: 8 × 128, 4 epochs of 4 minibatches, the Nature CNN). Each library runs in a
 process of its own for every number of threads in --threads; all stay alive, and short rounds go through them in turn.
 Warm-up is not counted. Of each the best round counts, with its best number of threads; the median round is told too.
-All step Gymnasium environments in their own process, one after the other; with two threads this project steps half of
-MuJoCo's in a helper that shares its memory, and Atari with EnvPool. Where a torch optimiser runs, its gradient steps
-and the parameters it changes are counted in the warm-up and written beside the result. What differs by library:
+All step Gymnasium environments in their own process, one after the other; this project steps MuJoCo's together, with as
+many threads as it has, and with two threads Atari in EnvPool. Where a torch optimiser runs, its gradient steps and the
+parameters it changes are counted in the warm-up and written beside the result. What differs by library:
 
     stable-baselines3   nothing
     sbx                 JAX; an Adam and a gradient norm each for policy and value; does not clip values; no Atari here
