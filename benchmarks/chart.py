@@ -28,10 +28,11 @@ def draw_bars(axis, name: str, task: dict) -> None:
     speeds = [rows[peer]["steps_per_second"] for peer in order]
     bars = axis.barh(order, speeds, color=[BLUE if peer == OURS else GREY for peer in order])
     axis.bar_label(bars, [f"{speed:,.0f}" for speed in speeds], padding=3)
-    limits = [max(speeds) for speeds in task["limits"].values()]
-    for limit in limits:
-        axis.axvline(limit, color=ORANGE, linestyle="--", linewidth=1)
-    axis.set_xlim(0, 1.12 * max([*speeds, *limits], default=1))
+    limits = {way: max(speeds) for way, speeds in task["limits"].items()}
+    for way, limit in limits.items():
+        axis.axvline(limit, color=ORANGE, linestyle="--", linewidth=1, zorder=0)
+        axis.text(limit, 0, f" {way}", rotation=90, va="bottom", ha="right", color=ORANGE, fontsize="x-small", zorder=0)
+    axis.set_xlim(0, 1.12 * max([*speeds, *limits.values()], default=1))
     axis.set_title(f"{name} (dashed: the environments alone)", loc="left")
 
 

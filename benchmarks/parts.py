@@ -2,8 +2,9 @@
 
     python benchmarks/parts.py [ENV ...] [--hidden 64 64]
 
-Prints milliseconds per iteration (best of ten rounds through all parts, because machines are noisy) and each share. The
-stepping row is the simulation limit: the same environments with the untrained policy's actions and nothing else.
+With one thread. Prints milliseconds per iteration (best of ten rounds through all parts, because machines are noisy)
+and each share. The stepping row is the simulation limit: the same environments with the untrained policy's actions and
+nothing else.
 """
 
 from spo import libraries
@@ -38,7 +39,7 @@ def best(parts: dict[str, Callable[[], object]]) -> dict[str, float]:
 
 
 def measure(env: str, hidden: tuple[int, ...]) -> dict[str, float]:
-    config = make_config(env, steps=10**7, hidden=hidden)
+    config = make_config(env, steps=10**7, hidden=hidden, threads=1)
     training = Training(config, EnvMaker(env, {}))
     collector, horizon = training.collector, config.horizon
     rollout = collector.collect()
