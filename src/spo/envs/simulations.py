@@ -76,7 +76,7 @@ class Pool:
         self.get_state(env.model, env.data, self.batch.state[position], self.everything)
 
     def close(self) -> None:
-        self.batch = None  # which ends its threads
+        self.batch, self.bound = None, {}  # which ends its threads
 
 
 class Loop:
