@@ -3,6 +3,7 @@
 import ctypes
 import sys
 import threading
+import time
 from pathlib import Path
 
 import gymnasium as gym
@@ -17,6 +18,7 @@ from spo.envs.simulations import Loop, Pool
 from spo.errors import Refusal
 
 ENVS, LIMIT, STEPS = 3, 24, 120
+TASKS_OF_THIS_PROCESS = Path("/proc/self/task")
 ENDLESS = {"HalfCheetah", "HumanoidStandup", "Swimmer"}
 
 
@@ -183,12 +185,30 @@ def test_threads_share_the_simulations_and_end_with_them():
     assert not first.is_alive()
 
 
+@pytest.mark.skipif(not TASKS_OF_THIS_PROCESS.exists(), reason="the system does not list threads")
+def test_the_threads_of_mujocos_batch_end_with_it():
+    def threads() -> set[str]:
+        return {path.name for path in TASKS_OF_THIS_PROCESS.iterdir()}
+
+    before = threads()
+    envs = made("HalfCheetah-v4", threads=ENVS)
+    begun = threads() - before
+    assert len(begun) == ENVS - 1
+    envs.close()
+    patience = time.monotonic() + 10  # the system may list a thread for a moment after its end
+    while begun & threads():
+        assert time.monotonic() < patience
+
+
 def test_mujoco_does_not_time_its_parts():
     import mujoco as library
 
-    made("Swimmer-v4")
     (path,) = Path(library.__file__).parent.glob("libmujoco.*")
-    assert ctypes.c_void_p.in_dll(ctypes.CDLL(str(path)), "mjcb_time").value is None
+    clock = ctypes.c_void_p.in_dll(ctypes.CDLL(str(path)), "mjcb_time")
+    library.set_mjcb_time(None)  # the clock that Python's MuJoCo begins with, which an earlier test may have stopped
+    assert clock.value is not None
+    made("Swimmer-v4")
+    assert clock.value is None
 
 
 def test_the_bits_are_compared_before_the_first_episode_begins(monkeypatch):

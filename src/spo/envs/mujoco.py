@@ -18,7 +18,9 @@ Outcome = tuple[np.ndarray, np.ndarray, np.ndarray]
 """What each environment shows, its reward, and whether its task ended."""
 
 STEPS_TO_TRUST = 3
+"""Of every environment, made both ways before the first episode."""
 GYMNASIUM = "gymnasium.envs.mujoco."
+"""Where the classes of Gymnasium's own tasks are."""
 
 
 class Task:
@@ -59,7 +61,7 @@ class Task:
 
 
 class HalfCheetah(Task):
-    pass
+    """Has nothing of its own: it cannot fall."""
 
 
 class Swimmer(Task):
