@@ -3,6 +3,7 @@
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spo.errors import Refusal
@@ -10,6 +11,34 @@ from spo.spaces import Image, ObservationLayout
 
 ENCODERS = ("auto", "mlp", "small", "nature", "resnet18")
 SMALLEST_FOR_NATURE = 36
+CHANNELS_FIRST, CHANNELS_LAST = (1, 3, 5), (3, 5, 1)
+"""How the numbers of a folded block follow each other: pixels of one channel, or channels of one pixel. What comes from
+memory of that order is copied in runs, which is several times faster."""
+BLOCK = 4
+"""Bytes in a row of a block, as many as in a 32-bit number, and the stride of the first convolution of `nature`."""
+
+
+def folded(image: Tensor, size: int, order: tuple[int, int, int]) -> Tensor:
+    """(B, C, H, W) with blocks of size × size pixels as channels: (B, C·size², H/size, W/size), channels last.
+
+    Of an image and of a kernel alike: the one convolved with the other, without a stride, gives what both gave before
+    with a stride of `size`.
+    """
+    blocks = image.unflatten(3, (-1, size)).unflatten(2, (-1, size))
+    return blocks.permute(0, 2, 4, *order).flatten(3).permute(0, 3, 1, 2)
+
+
+class FoldedConv2d(nn.Conv2d):
+    """A convolution that does without its stride where a gradient is wanted: that takes a quarter less time on a CPU,
+    whose kernels like many channels.
+    """
+
+    def forward(self, image: Tensor) -> Tensor:
+        size = self.stride[0]
+        divides = all(length % size == 0 for length in (*image.shape[2:], *self.kernel_size))
+        if not divides or not torch.is_grad_enabled() or image.device.type != "cpu":
+            return super().forward(image)
+        return F.conv2d(folded(image, size, CHANNELS_LAST), folded(self.weight, size, CHANNELS_LAST), self.bias)
 
 
 def orthogonal(layer: nn.Module, gain: float, generator: torch.Generator) -> nn.Module:
@@ -29,8 +58,9 @@ def small(channels: int, height: int, width: int, generator: torch.Generator) ->
 def nature(channels: int, height: int, width: int, generator: torch.Generator) -> nn.Sequential:
     """The network of Mnih et al. (2015): three convolutions and 512 features."""
     layers, size = [], (height, width)
-    for inputs, outputs, kernel, stride in ((channels, 32, 8, 4), (32, 64, 4, 2), (64, 64, 3, 1)):
-        layers += [orthogonal(nn.Conv2d(inputs, outputs, kernel, stride), math.sqrt(2), generator), nn.ReLU()]
+    shapes = ((nn.Conv2d, channels, 32, 8, BLOCK), (FoldedConv2d, 32, 64, 4, 2), (nn.Conv2d, 64, 64, 3, 1))
+    for make, inputs, outputs, kernel, stride in shapes:
+        layers += [orthogonal(make(inputs, outputs, kernel, stride), math.sqrt(2), generator), nn.ReLU()]
         size = tuple((length - kernel) // stride + 1 for length in size)
     linear = orthogonal(nn.Linear(64 * size[0] * size[1], 512), math.sqrt(2), generator)
     return nn.Sequential(*layers, nn.Flatten(), linear, nn.ReLU())
@@ -90,13 +120,36 @@ class Encoder(nn.Module):
 
     def forward(self, observation: Tensor) -> Tensor:
         if self.is_image:
-            return self._features(0, observation)
+            return self._features(0, self.prepared(observation))
         sizes = [self.vector_size, *(math.prod(image.shape) for image in self.images)]
         vector, *images = observation.split(sizes, dim=-1)
         shaped = [image.unflatten(-1, self.images[index].shape) for index, image in enumerate(images)]
         return torch.cat([vector, *(self._features(index, image) for index, image in enumerate(shaped))], dim=-1)
 
+    def prepared(self, observation: Tensor) -> Tensor:
+        """The same observations in the order that the first convolution reads: what is read often is prepared once.
+
+        Images of bytes become (B, blocks, bytes of a block), where the trunk begins with blocks and runs on a CPU.
+        """
+        if not self.is_image or observation.ndim == 3 or not self._reads_blocks(observation):
+            return observation
+        rows = observation.contiguous().view(torch.int32).unflatten(2, (-1, BLOCK))
+        return rows.permute(0, 2, 4, 1, 3).flatten(3).flatten(1, 2).view(torch.uint8)
+
+    def _reads_blocks(self, observation: Tensor) -> bool:
+        fits = all(length % BLOCK == 0 for length in observation.shape[2:])
+        on_cpu = observation.device.type == "cpu"
+        return fits and on_cpu and observation.dtype == torch.uint8 and self.trunks[0][0].stride == (BLOCK, BLOCK)
+
     def _features(self, index: int, image: Tensor) -> Tensor:
         """Channels-last in memory, which convolutions on the CPU prefer: converted in the pass that makes floats."""
-        pixels = image.to(torch.float32, memory_format=torch.channels_last)
-        return self.trunks[index](pixels * (1 / self.images[index].scale))
+        trunk, scale = self.trunks[index], 1 / self.images[index].scale
+        if image.ndim == 3:
+            return trunk[1:](self._of_blocks(trunk[0], image, scale))
+        return trunk(image.to(torch.float32, memory_format=torch.channels_last) * scale)
+
+    def _of_blocks(self, convolution: nn.Conv2d, blocks: Tensor, scale: float) -> Tensor:
+        """What the convolution gives for an image times the scale, which costs less to multiply the weights by."""
+        width = self.images[0].shape[2] // BLOCK
+        pixels = blocks.to(torch.float32).unflatten(1, (-1, width)).permute(0, 3, 1, 2)
+        return F.conv2d(pixels, folded(convolution.weight * scale, BLOCK, CHANNELS_FIRST), convolution.bias)

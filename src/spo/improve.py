@@ -150,6 +150,7 @@ class GradientEpochs:
         """Compiles the step on a copy of the state, or raises what the compiler raised."""
         step = compiled(self.stepper.__call__, self.loss.parameters.vector.device)
         state = (self.loss.parameters.vector, self.adam.first, self.adam.second, self.learning_rate)
+        example = prepared(self.loss, example)
         minibatch = {name: example[name] for name in self.loss.fields}
         step(*(tensor.clone() for tensor in state), self.adam.corrections(), minibatch, feedback)
         self.step, self.around_epoch = step, unguarded  # all minibatches are like the example
@@ -189,7 +190,7 @@ class FirstOrder:
         self, batch: Batch, learning_rate: float | None, after_epoch: Callable[[], object] = lambda: None
     ) -> dict[str, float]:
         """Improves in place and returns the iteration's statistics."""
-        batch = with_batch_advantage(batch, self.config)
+        batch = prepared(self.loss, with_batch_advantage(batch, self.config))
         used = dict(self.fed_back)
 
         def has_enough() -> bool:
@@ -234,6 +235,12 @@ class FirstOrder:
         depends_on = inputs_of(adapt)[1:]
         bound = self.config.bound(adapt)
         self.fed_back[name] = bound(self.fed_back[name], *(stats[other] for other in depends_on))
+
+
+def prepared(loss: Loss | ValueLoss, batch: Batch) -> Batch:
+    """With observations as the network reads them fastest, because every epoch reads them again."""
+    names = [name for name in ("observation", "next_observation") if name in batch]
+    return batch | {name: loss.parameters.network.prepared(batch[name]) for name in names}
 
 
 def with_batch_advantage(batch: Batch, config: Config) -> Batch:

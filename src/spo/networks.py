@@ -70,6 +70,10 @@ class ActorCritic(nn.Module):
             return self._value(features.detach())
         return self._params(features), self._value(features)
 
+    def prepared(self, observation: Tensor) -> Tensor:
+        """The same observations, in an order that is read faster where they are read often."""
+        return observation if self.encoder is None else self.encoder.prepared(observation)
+
     def _params(self, features: Tensor) -> Tensor:
         outputs = self.actor(features)
         if self.log_std is None:

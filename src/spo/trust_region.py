@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from spo.config import Config
-from spo.improve import GradientEpochs, divergences
+from spo.improve import GradientEpochs, divergences, prepared
 from spo.losses import Batch, Loss, ValueLoss, bounded, ratio_statistics, slope_statistics, standardized
 
 SMALLEST_GRADIENT = 1e-8
@@ -51,7 +51,7 @@ class TrustRegion:
         advantage = batch["advantage"]
         if self.config.normalize_advantage != "off":
             advantage = standardized(advantage, advantage)
-        batch = batch | {"advantage": advantage}
+        batch = prepared(self.loss, batch | {"advantage": advantage})
         stats = self.policy_step(batch)
         after_epoch()
         stats |= self._statistics_after(batch) | divergences(self.loss, batch)
