@@ -8,9 +8,13 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from probes import Spaces, training
+from spo.distributions import distribution_for
 from spo.encoders import CHANNELS_FIRST, CHANNELS_LAST, Encoder, FoldedConv2d, folded
+from spo.networks import ActorCritic, TorchActor
 from spo.spaces import ObservationLayout
 
+SMALL = {"envs": 2, "horizon": 8, "epochs": 2, "minibatches": 2}
 SHAPES = [(4, 84, 84), (3, 64, 64), (1, 36, 40), (4, 85, 84), (2, 84, 87)]
 """Of images; the last two cannot be cut into blocks of four."""
 
@@ -86,3 +90,37 @@ def test_images_of_floats_are_read_as_they_are():
     pixels = images.float() / 255
     assert encoder.prepared(pixels) is pixels
     torch.testing.assert_close(encoder(pixels), plainly(encoder, images), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("encoder", ["nature", "resnet18"])
+def test_a_settled_actor_keeps_its_weights_until_it_is_settled_again(encoder):
+    layout = ObservationLayout(gym.spaces.Box(0, 255, (4, 84, 84), np.uint8), encoder)
+    network = ActorCritic(layout, distribution_for(gym.spaces.Discrete(4)), (), (), "tanh", encoder, seed=1)
+    images, actor = images_of((4, 84, 84)), TorchActor(network.requires_grad_(False), "cpu")
+
+    def outputs(ask):
+        return np.concatenate([part.reshape(3, -1) for part in ask(images.numpy())], axis=1)
+
+    def fresh():
+        return outputs(TorchActor(network, "cpu"))
+
+    before = fresh()
+    actor.settle()
+    np.testing.assert_allclose(outputs(actor), before, rtol=1e-4, atol=1e-5)
+    for parameter in network.parameters():
+        parameter.mul_(1.1)
+    after = fresh()
+    assert np.abs(after - before).max() > 1e-3
+    np.testing.assert_allclose(outputs(actor), before, rtol=1e-4, atol=1e-5)
+    actor.settle()
+    np.testing.assert_allclose(outputs(actor), after, rtol=1e-4, atol=1e-5)
+
+
+def test_every_rollout_acts_with_the_newest_weights():
+    run = training(lambda: Spaces(gym.spaces.Box(0, 255, (4, 84, 84), np.uint8), gym.spaces.Discrete(3)), **SMALL)
+    for _ in range(2):
+        rollout = run.collector.collect()
+        observation = rollout.observation.flatten(0, 1)
+        expected = run.network(observation, "params")
+        torch.testing.assert_close(rollout.params.flatten(0, 1), expected, rtol=1e-4, atol=1e-5)
+        run.improve(run.advantages(rollout), 1e-3)

@@ -187,6 +187,7 @@ def test_what_the_networks_say_is_checked(what):
         array[1] = BAD[0]
         return array
 
+    spoiled.settle = act.settle
     spoiled.value = lambda observation: spoilt(act.value(observation))
     run.collector.actor = spoiled
     with pytest.raises(Refusal, match=f"the {what} of environment 1 is not finite .nan. at its step 0, in iteration 1"):

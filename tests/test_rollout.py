@@ -12,6 +12,9 @@ from spo.seeding import episode_seed
 class TimeValue:
     """An actor whose value is a code of the observation, so that every bootstrap can be traced."""
 
+    def settle(self):
+        pass
+
     def __call__(self, observation):
         return self.params(observation), self.value(observation)
 

@@ -10,7 +10,7 @@ from spo.encoders import resnet18
 from spo.errors import Refusal
 from spo.objectives import OBJECTIVES
 from spo.policy import load_policy, save_policy
-from spo.spaces import ObservationLayout
+from spo.spaces import Image, ObservationLayout
 
 S = gym.spaces
 BYTES = S.Box(0, 255, (12, 12, 3), np.uint8)
@@ -113,11 +113,11 @@ def test_unsupported_spaces_are_named():
 
 
 def test_resnet_18_is_the_authors():
-    network = resnet18(4, 84, 84, torch.Generator().manual_seed(0))
+    network = resnet18(Image((4, 84, 84), False, 255.0), torch.Generator().manual_seed(0))
     assert sum(parameter.numel() for parameter in network.parameters()) == 11_432_704
     assert network(torch.zeros(2, 4, 84, 84)).shape == (2, 512)
     assert not any("Norm" in type(module).__name__ for module in network.modules())
-    again = resnet18(4, 84, 84, torch.Generator().manual_seed(0))
+    again = resnet18(Image((4, 84, 84), False, 255.0), torch.Generator().manual_seed(0))
     assert all(a.equal(b) for a, b in zip(network.parameters(), again.parameters()))
 
 

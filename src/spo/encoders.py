@@ -12,26 +12,24 @@ from spo.spaces import Image, ObservationLayout
 ENCODERS = ("auto", "mlp", "small", "nature", "resnet18")
 SMALLEST_FOR_NATURE = 36
 CHANNELS_FIRST, CHANNELS_LAST = (1, 3, 5), (3, 5, 1)
-"""How the numbers of a folded block follow each other: pixels of one channel, or channels of one pixel. What comes from
-memory of that order is copied in runs, which is several times faster."""
+"""How the numbers of a folded block follow each other: pixels of one channel, or channels of one pixel. What lies in
+memory in that order is copied in runs, which is several times faster."""
 BLOCK = 4
-"""Bytes in a row of a block, as many as in a 32-bit number, and the stride of the first convolution of `nature`."""
+"""The stride of the first convolution of `nature`: bytes in a row of a block, as many as in a 32-bit number."""
 
 
 def folded(image: Tensor, size: int, order: tuple[int, int, int]) -> Tensor:
     """(B, C, H, W) with blocks of size × size pixels as channels: (B, C·size², H/size, W/size), channels last.
 
     Of an image and of a kernel alike: the one convolved with the other, without a stride, gives what both gave before
-    with a stride of `size`.
+    with a stride of `size`. Gradients take a quarter less time so on a CPU, whose kernels like many channels.
     """
     blocks = image.unflatten(3, (-1, size)).unflatten(2, (-1, size))
     return blocks.permute(0, 2, 4, *order).flatten(3).permute(0, 3, 1, 2)
 
 
 class FoldedConv2d(nn.Conv2d):
-    """A convolution that does without its stride where a gradient is wanted: that takes a quarter less time on a CPU,
-    whose kernels like many channels.
-    """
+    """A convolution that does without its stride where that pays: where a gradient is wanted, on a CPU."""
 
     def forward(self, image: Tensor) -> Tensor:
         size = self.stride[0]
@@ -41,26 +39,60 @@ class FoldedConv2d(nn.Conv2d):
         return F.conv2d(folded(image, size, CHANNELS_LAST), folded(self.weight, size, CHANNELS_LAST), self.bias)
 
 
+class BytesConv2d(nn.Conv2d):
+    """A first convolution, of pixels or of prepared bytes, which it does without its stride of `BLOCK`."""
+
+    def __init__(self, inputs: int, outputs: int, kernel_size: int, scale: float):
+        super().__init__(inputs, outputs, kernel_size, BLOCK)
+        self.scale = scale  # what bytes are divided by
+        self.settled: Tensor | None = None
+
+    def prepared(self, image: Tensor) -> Tensor:
+        """Images of bytes folded, as (B, H/4, W/4·16·C): what is read in every epoch is prepared once."""
+        is_foldable = all(length % BLOCK == 0 for length in image.shape[2:]) and image.dtype == torch.uint8
+        if image.ndim == 3 or not is_foldable or image.device.type != "cpu":
+            return image
+        rows = image.contiguous().view(torch.int32).unflatten(2, (-1, BLOCK))
+        return rows.permute(0, 2, 4, 1, 3).flatten(2).view(torch.uint8)
+
+    def forward(self, image: Tensor) -> Tensor:
+        if image.ndim == 4:
+            return super().forward(image)
+        blocks = image.to(torch.float32).unflatten(2, (-1, BLOCK * BLOCK * self.in_channels))
+        kernel = self._kernel() if self.settled is None else self.settled
+        return F.conv2d(blocks.permute(0, 3, 1, 2), kernel, self.bias)
+
+    def settle(self) -> None:
+        """Keeps what would be computed from the weights for every image: for weights that stay as they are."""
+        self.settled = self._kernel()
+
+    def _kernel(self) -> Tensor:
+        """Times the scale, because there are more bytes than weights to multiply."""
+        return folded(self.weight * (1 / self.scale), BLOCK, CHANNELS_FIRST)
+
+
 def orthogonal(layer: nn.Module, gain: float, generator: torch.Generator) -> nn.Module:
     nn.init.orthogonal_(layer.weight, gain, generator=generator)
     nn.init.zeros_(layer.bias)
     return layer
 
 
-def small(channels: int, height: int, width: int, generator: torch.Generator) -> nn.Sequential:
+def small(image: Image, generator: torch.Generator) -> nn.Sequential:
     """One convolution for images of MinAtar's size (10 × 10)."""
+    channels, height, width = image.shape
     gain = math.sqrt(2)
     convolution = orthogonal(nn.Conv2d(channels, 16, 3), gain, generator)
     linear = orthogonal(nn.Linear(16 * (height - 2) * (width - 2), 128), gain, generator)
     return nn.Sequential(convolution, nn.ReLU(), nn.Flatten(), linear, nn.ReLU())
 
 
-def nature(channels: int, height: int, width: int, generator: torch.Generator) -> nn.Sequential:
+def nature(image: Image, generator: torch.Generator) -> nn.Sequential:
     """The network of Mnih et al. (2015): three convolutions and 512 features."""
-    layers, size = [], (height, width)
-    shapes = ((nn.Conv2d, channels, 32, 8, BLOCK), (FoldedConv2d, 32, 64, 4, 2), (nn.Conv2d, 64, 64, 3, 1))
-    for make, inputs, outputs, kernel, stride in shapes:
-        layers += [orthogonal(make(inputs, outputs, kernel, stride), math.sqrt(2), generator), nn.ReLU()]
+    convolutions = (BytesConv2d(image.shape[0], 32, 8, image.scale), FoldedConv2d(32, 64, 4, 2), nn.Conv2d(64, 64, 3))
+    layers, size = [], image.shape[1:]
+    for convolution in convolutions:
+        layers += [orthogonal(convolution, math.sqrt(2), generator), nn.ReLU()]
+        kernel, stride = convolution.kernel_size[0], convolution.stride[0]
         size = tuple((length - kernel) // stride + 1 for length in size)
     linear = orthogonal(nn.Linear(64 * size[0] * size[1], 512), math.sqrt(2), generator)
     return nn.Sequential(*layers, nn.Flatten(), linear, nn.ReLU())
@@ -80,11 +112,11 @@ class ResidualBlock(nn.Module):
         return torch.relu(self.second(torch.relu(self.first(x))) + self.shortcut(x))
 
 
-def resnet18(channels: int, height: int, width: int, generator: torch.Generator) -> nn.Sequential:
+def resnet18(image: Image, generator: torch.Generator) -> nn.Sequential:
     """ResNet-18 (He et al., 2016) without batch normalisation, as the authors train it: PyTorch's default weights."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(generator.initial_seed())
-        layers: list[nn.Module] = [nn.Conv2d(channels, 64, 7, 2, padding=3, bias=False), nn.ReLU()]
+        layers: list[nn.Module] = [nn.Conv2d(image.shape[0], 64, 7, 2, padding=3, bias=False), nn.ReLU()]
         layers.append(nn.MaxPool2d(3, 2, padding=1))
         for inputs, outputs, stride in ((64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2)):
             layers += [ResidualBlock(inputs, outputs, stride), ResidualBlock(outputs, outputs, 1)]
@@ -115,7 +147,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.images, self.is_image, self.vector_size = layout.images, layout.is_image, layout.vector_size
         names = [trunk_for(image, encoder) for image in layout.images]
-        self.trunks = nn.ModuleList(TRUNKS[name][0](*image.shape, generator) for name, image in zip(names, self.images))
+        self.trunks = nn.ModuleList(TRUNKS[name][0](image, generator) for name, image in zip(names, self.images))
         self.outputs = layout.vector_size + sum(TRUNKS[name][1] for name in names)
 
     def forward(self, observation: Tensor) -> Tensor:
@@ -127,29 +159,13 @@ class Encoder(nn.Module):
         return torch.cat([vector, *(self._features(index, image) for index, image in enumerate(shaped))], dim=-1)
 
     def prepared(self, observation: Tensor) -> Tensor:
-        """The same observations in the order that the first convolution reads: what is read often is prepared once.
-
-        Images of bytes become (B, blocks, bytes of a block), where the trunk begins with blocks and runs on a CPU.
-        """
-        if not self.is_image or observation.ndim == 3 or not self._reads_blocks(observation):
-            return observation
-        rows = observation.contiguous().view(torch.int32).unflatten(2, (-1, BLOCK))
-        return rows.permute(0, 2, 4, 1, 3).flatten(3).flatten(1, 2).view(torch.uint8)
-
-    def _reads_blocks(self, observation: Tensor) -> bool:
-        fits = all(length % BLOCK == 0 for length in observation.shape[2:])
-        on_cpu = observation.device.type == "cpu"
-        return fits and on_cpu and observation.dtype == torch.uint8 and self.trunks[0][0].stride == (BLOCK, BLOCK)
+        """The same observations in the order that the first convolution reads, if it has one of its own."""
+        first = self.trunks[0][0]
+        return first.prepared(observation) if self.is_image and isinstance(first, BytesConv2d) else observation
 
     def _features(self, index: int, image: Tensor) -> Tensor:
         """Channels-last in memory, which convolutions on the CPU prefer: converted in the pass that makes floats."""
-        trunk, scale = self.trunks[index], 1 / self.images[index].scale
-        if image.ndim == 3:
-            return trunk[1:](self._of_blocks(trunk[0], image, scale))
-        return trunk(image.to(torch.float32, memory_format=torch.channels_last) * scale)
-
-    def _of_blocks(self, convolution: nn.Conv2d, blocks: Tensor, scale: float) -> Tensor:
-        """What the convolution gives for an image times the scale, which costs less to multiply the weights by."""
-        width = self.images[0].shape[2] // BLOCK
-        pixels = blocks.to(torch.float32).unflatten(1, (-1, width)).permute(0, 3, 1, 2)
-        return F.conv2d(pixels, folded(convolution.weight * scale, BLOCK, CHANNELS_FIRST), convolution.bias)
+        if image.ndim == 4:
+            pixels = image.to(torch.float32, memory_format=torch.channels_last)
+            image = pixels * (1 / self.images[index].scale)
+        return self.trunks[index](image)

@@ -1,5 +1,6 @@
 """Policy and value networks, and the flat vector that holds all their parameters."""
 
+import copy
 import math
 from collections.abc import Callable
 
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from spo.distributions import Distribution
-from spo.encoders import Encoder, orthogonal
+from spo.encoders import BytesConv2d, Encoder, orthogonal
 from spo.spaces import ObservationLayout
 
 ACTIVATIONS: dict[str, tuple[type[nn.Module], Callable]] = {
@@ -74,6 +75,12 @@ class ActorCritic(nn.Module):
         """The same observations, in an order that is read faster where they are read often."""
         return observation if self.encoder is None else self.encoder.prepared(observation)
 
+    def settle(self) -> None:
+        """For a network whose weights stay as they are while it is asked often."""
+        for module in self.modules():
+            if isinstance(module, BytesConv2d):
+                module.settle()
+
     def _params(self, features: Tensor) -> Tensor:
         outputs = self.actor(features)
         if self.log_std is None:
@@ -128,6 +135,9 @@ class NumpyActor:
         self.critic = [(layer.weight.numpy().T, layer.bias.numpy()) for layer in network.critic[::2]]
         self.log_std = None if network.log_std is None else network.log_std.numpy()
 
+    def settle(self) -> None:
+        """Nothing to prepare: there is no copy of the parameters."""
+
     def __call__(self, observation: np.ndarray) -> tuple[np.ndarray, None]:
         """Parameters, but no values: those of a whole rollout at once cost a fraction of so many calls."""
         return self.params(observation), None
@@ -156,7 +166,20 @@ class TorchActor:
     """Acts with any network on any device."""
 
     def __init__(self, network: ActorCritic, device: str):
-        self.network, self.device = network, device
+        self.newest, self.device = network, device
+        self.network = network
+
+    @torch.no_grad()
+    def settle(self) -> None:
+        """Acts with the weights as they are now, until it is settled again.
+
+        Convolutions want their weights in another order, and what is put in order once need not be for every step.
+        """
+        if self.network is self.newest:
+            self.network = copy.deepcopy(self.newest).to(memory_format=torch.channels_last)
+        for own, newest in zip(self.network.parameters(), self.newest.parameters()):
+            own.copy_(newest)
+        self.network.settle()
 
     @torch.inference_mode()
     def __call__(self, observation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

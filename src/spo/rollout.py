@@ -92,6 +92,7 @@ class Collector:
         """The next `horizon` steps of every environment."""
         noise = self.distribution.noise(self.generator, (self.horizon, self.envs.count))
         store = self._empty_store()
+        self.actor.settle()
         episodes, finals = [], []
         for t in range(self.horizon):
             stop_if_asked()
