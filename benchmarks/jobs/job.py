@@ -72,6 +72,7 @@ class Ready(NamedTuple):
     train: Callable[[int], object]  # makes so many iterations
     backend: str = ONE_BY_ONE
     stepping_threads: int = 1
+    before: Callable[[int], object] = lambda iterations: None  # what has to happen before the clock starts
 
 
 def run(distribution: str, prepare: Callable[[Job], Ready]) -> None:
@@ -79,6 +80,7 @@ def run(distribution: str, prepare: Callable[[Job], Ready]) -> None:
     job = Job(**json.loads(sys.argv[1]))
     torch.set_num_threads(job.threads)
     ready = prepare(job)
+    ready.before(WARM_UP)
     with gradient_steps() as parameters:
         ready.train(WARM_UP)
     described = {
@@ -95,6 +97,7 @@ def run(distribution: str, prepare: Callable[[Job], Ready]) -> None:
 
 
 def measured(job: Job, ready: Ready) -> float:
+    ready.before(job.iterations)
     started = time.perf_counter()
     ready.train(job.iterations)
     return job.iterations * job.batch_size / (time.perf_counter() - started)

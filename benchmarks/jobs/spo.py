@@ -12,6 +12,8 @@ from spo.training import Training
 
 def prepare(job: Job) -> Ready:
     training = prepared(job.env, **settings(job))
+    if job.backend == ONE_BY_ONE:
+        training.envs.envs.task = None
     return Ready(lambda iterations: speed(training, iterations), *way_of_stepping(training))
 
 
