@@ -54,11 +54,6 @@ class Running:
         return self.end()
 
 
-def run_alone(python: Path, job_module: str, job: Job) -> dict:
-    with Running(python, job_module, job) as running:
-        return running.await_ready().measure()
-
-
 def _await(process: subprocess.Popen, beginning: str, errors: IO[str]) -> str:
     """The next line that begins so; libraries print lines of their own."""
     for line in process.stdout:
