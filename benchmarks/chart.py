@@ -44,6 +44,8 @@ def draw_scaling(scaled: dict[str, list[dict]], out: Path) -> list[Path]:
             line = [(row[name], row["steps_per_second"]) for row in rows if row["threads"] == threads]
             axis.plot(*zip(*line), style, color=colour, label=f"{threads} thread(s)", markersize=4)
         axis.set_xscale("log", base=2)
+        values = sorted({row[name] for row in rows})
+        axis.set_xticks(values, labels=values)
         axis.set_ylim(bottom=0)
         axis.set_xlabel({"envs": "environments", "width": "width of the hidden layers"}[name])
     axes[0].set_ylabel("steps per second")
