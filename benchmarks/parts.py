@@ -3,8 +3,7 @@
     python benchmarks/parts.py [ENV ...] [--hidden 64 64]
 
 With one thread. Prints milliseconds per iteration (best of ten rounds through all parts, because machines are noisy)
-and each share. The stepping row is the simulation limit: the same environments with the untrained policy's actions and
-nothing else.
+and each share. Stepping alone means the same environments with the untrained policy's actions and nothing else.
 """
 
 from spo import libraries
@@ -91,7 +90,7 @@ def main() -> None:
         print(f"\n{env}, policy {'-'.join(map(str, arguments.hidden))}, {steps} steps per iteration")
         for name, milliseconds in parts.items():
             print(f"  {name:24} {milliseconds:8.1f} ms  {milliseconds / whole:6.1%} of an iteration")
-        print(f"  {1000 * steps / whole:,.0f} steps/s, {parts['stepping alone'] / whole:.2f} of the simulation limit")
+        print(f"  {1000 * steps / whole:,.0f} steps/s, {parts['stepping alone'] / whole:.2f} of stepping alone")
 
 
 if __name__ == "__main__":

@@ -62,6 +62,16 @@ def test_folding_a_layer_changes_neither_its_values_nor_its_gradients(shape):
         torch.testing.assert_close(layer(image), plain)
 
 
+def test_a_layer_is_folded_only_where_a_gradient_is_wanted(monkeypatch):
+    layer, image, folds = FoldedConv2d(5, 6, 4, 2), torch.randn(2, 5, 20, 20), []
+    monkeypatch.setattr("spo.encoders.folded", lambda *arguments: folds.append(arguments) or folded(*arguments))
+    with torch.no_grad():
+        layer(image)
+    assert not folds
+    layer(image)
+    assert len(folds) == 2  # the image and the kernel
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_features_and_gradients_are_those_of_the_layers(shape):
     encoder, images = encoder_of(shape), images_of(shape)
@@ -124,3 +134,12 @@ def test_every_rollout_acts_with_the_newest_weights():
         expected = run.network(observation, "params")
         torch.testing.assert_close(rollout.params.flatten(0, 1), expected, rtol=1e-4, atol=1e-5)
         run.improve(run.advantages(rollout), 1e-3)
+
+
+def test_images_are_prepared_once_for_all_epochs():
+    run = training(lambda: Spaces(gym.spaces.Box(0, 255, (4, 84, 84), np.uint8), gym.spaces.Discrete(3)), **SMALL)
+    epochs, seen = run.improve.epochs, []
+    step = epochs.step
+    epochs.step = lambda *arguments: seen.append(arguments[5]["observation"]) or step(*arguments)
+    run.iterate()
+    assert len(seen) == SMALL["epochs"] * SMALL["minibatches"] and all(images.ndim == 3 for images in seen)

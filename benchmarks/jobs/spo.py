@@ -12,9 +12,14 @@ from spo.training import Training
 
 def prepare(job: Job) -> Ready:
     training = prepared(job.env, **settings(job))
+    step_as_asked(training, job)
+    return Ready(lambda iterations: speed(training, iterations), *way_of_stepping(training))
+
+
+def step_as_asked(training: Training, job: Job) -> None:
+    """As other libraries step, if that is asked for."""
     if job.backend == ONE_BY_ONE:
         training.envs.envs.task = None
-    return Ready(lambda iterations: speed(training, iterations), *way_of_stepping(training))
 
 
 def way_of_stepping(training: Training) -> tuple[str, int]:

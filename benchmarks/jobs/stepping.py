@@ -8,20 +8,18 @@ from spo import libraries
 
 libraries.prepare()  # as for training
 
-from jobs.job import ONE_BY_ONE, Job, Ready, run
-from jobs.spo import settings, way_of_stepping
+from jobs.job import Job, Ready, run
+from jobs.spo import settings, step_as_asked, way_of_stepping
 from spo.envs.making import EnvMaker
 from spo.presets import make_config
 from spo.training import Training
 
 
 def prepare(job: Job) -> Ready:
-    leader, follower = (
-        Training(make_config(job.env, steps=10**7, **settings(job)), EnvMaker(job.env, {})) for _ in "12"
-    )
+    config = make_config(job.env, steps=10**7, **settings(job))
+    leader, follower = (Training(config, EnvMaker(job.env, {})) for _ in range(2))
     leader.choose_update_path()
-    if job.backend == ONE_BY_ONE:
-        follower.envs.envs.task = None
+    step_as_asked(follower, job)
     made, step = [], leader.envs.step
 
     def noted(action):
