@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from spo.bench import execute
 from spo.bench.compare import plan_of
 from spo.bench.results import Entry, Results
 from spo.bench.suites import Cell, Plan, Sweep, narrowed, read_suite, safe, suite_names
@@ -54,6 +55,17 @@ def test_table1_is_the_papers():
     assert len(read_suite("fig4").variants) == 8 and read_suite("fig4").last == 0.01
     assert len(read_suite("atari35").tasks) == 35 and len(read_suite("atari-resnet").tasks) == 54
     assert read_suite("fig6").config(Cell("Assault", "ppo-resnet-narrow", 1)).objective_settings == {"epsilon": 0.1}
+
+
+def test_a_worker_hears_no_ctrl_c_but_is_as_nice_as_its_sweep(tmp_path, monkeypatch):
+    """Ctrl-C goes to a process group; Linux shares the cores between sessions, whatever the niceness inside them."""
+    code = "import os; print(os.getpgid(0) == os.getpid(), os.getsid(0))"
+    monkeypatch.setattr(execute, "worker_command", lambda path, cell: [sys.executable, "-c", code])
+    sweep, cell = Sweep(tmp_path, tiny()), tiny().cells()[0]
+    local = execute.Local(sweep, 1)
+    local.start(cell)
+    local.processes[cell].wait()
+    assert (sweep.run(cell).path / "output.txt").read_text().split() == ["True", str(os.getsid(0))]
 
 
 def test_a_narrowed_plan_says_in_what():

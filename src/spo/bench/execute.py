@@ -49,11 +49,12 @@ class Local:
         run.path.mkdir(parents=True, exist_ok=True)
         worker = worker_command(self.sweep.path, cell)
         environment = os.environ | ONE_CORE
-        # A file, because a pipe that nobody reads would block a process with much to say. A session of its own,
-        # because Ctrl-C is ours to pass on: a worker that got two signals would not save.
+        # A file, because a pipe that nobody reads would block a process with much to say. A process group of its
+        # own, because Ctrl-C is ours to pass on: a worker that got two signals would not save. Not a session of its
+        # own: Linux shares the cores between sessions, and there `nice spo bench` would mean nothing to its workers.
         with (run.path / "output.txt").open("a") as output:
             self.processes[cell] = subprocess.Popen(
-                worker, stdout=output, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+                worker, stdout=output, stderr=subprocess.STDOUT, env=environment, process_group=0
             )
 
     def poll(self) -> dict[Cell, bool]:
