@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-long bench-guard lint clean
+.PHONY: demo test test-long bench-guard same-numbers lint clean
 
 demo: $(VENV)/.runs
 	$(VENV)/bin/spo compare Humanoid-v4 --objectives spo ppo-clip --paper --steps 100k --hidden 256 256 128 128 64 64
@@ -16,6 +16,9 @@ test-long: $(VENV)/.tests
 
 bench-guard: $(VENV)/.tests
 	$(VENV)/bin/python benchmarks/guard.py
+
+same-numbers: $(VENV)/.tests
+	$(VENV)/bin/python benchmarks/same_numbers.py $(BASE)
 
 lint: $(VENV)/.tests
 	$(VENV)/bin/ruff check src tests benchmarks
