@@ -25,12 +25,13 @@ from spo.recording import read_record
 
 TINY = {"envs": 2, "horizon": 16, "epochs": 2, "minibatches": 2, "hidden": [8], "critic_hidden": [8], "compile": "off"}
 
+VARIANTS = {"ppo": {"label": "PPO", "objective": "ppo-clip"}, "spo": {"label": "SPO", "objective": "spo"}}
+
 
 def tiny(**changes) -> Plan:
     """Eight runs of a second each."""
-    variants = {"ppo": {"label": "PPO", "objective": "ppo-clip"}, "spo": {"label": "SPO", "objective": "spo"}}
     fixed = {"suite": "tiny", "title": "Tiny", "source": "a test", "preset": "classic", "settings": TINY}
-    values = {"steps": 32 * 20, "seeds": 2, "tasks": ("CartPole-v1", "Acrobot-v1"), "variants": variants}
+    values = {"steps": 32 * 20, "seeds": 2, "tasks": ("CartPole-v1", "Acrobot-v1"), "variants": VARIANTS}
     return Plan(**fixed | values | {"normalizes": "ppo"} | changes)
 
 
@@ -162,11 +163,49 @@ def test_a_directory_follows_one_plan(copy):
         bench(tiny(steps=1280), copy)
     with pytest.raises(Refusal, match="holds another variant spo; name another directory"):
         bench(tiny(variants={"spo": {"objective": "spo", "epsilon": 0.1}}, normalizes=None), copy)
-    united = Sweep.begin(copy, tiny(tasks=("Pendulum-v1",), seeds=1)).plan
+    named = Sweep.begin(copy, tiny(tasks=("Pendulum-v1",), seeds=1)).plan
+    assert (named.tasks, named.seeds) == (("Pendulum-v1",), 1)
+    united = Sweep.open(copy).plan
     assert united.tasks == ("CartPole-v1", "Acrobot-v1", "Pendulum-v1") and united.seeds == 2
     (copy / "plan.json").unlink()
     with pytest.raises(Refusal, match="is not empty and holds no plan.json"):
         bench(tiny(), copy)
+
+
+def test_a_queue_of_calls_keeps_its_order(done, tmp_path, monkeypatch, capsys):
+    """Each call carries out, estimates and tells what it names, and the directory remembers what all of them named."""
+    queue = [
+        tiny(tasks=("Acrobot-v1",), variants={"spo": VARIANTS["spo"]}, seeds=1, normalizes=None),
+        tiny(tasks=("CartPole-v1",), seeds=1),
+        tiny(tasks=("Acrobot-v1",)),
+    ]
+    path, calls = tmp_path / "sweep", []
+
+    def train(cells, executor, on_look):
+        calls.append(cells)
+        for cell in cells:
+            shutil.copytree(Sweep.open(done).run(cell).path, executor.sweep.run(cell).path)
+
+    monkeypatch.setattr("spo.bench.sweep.execute", train)
+    Sweep.begin(path, tiny())  # a call that named everything and was stopped
+    for plan, amount in zip(queue, ("1 of 1", "2 of 2", "3 of 4")):
+        bench(plan, path, jobs=1)
+        out, err = capsys.readouterr()
+        assert f"{amount} runs to do, 1 at once" in err
+        assert {task for task in tiny().tasks if task in out} == set(plan.tasks)
+    assert [len(cells) for cells in calls] == [1, 2, 3] and len(set().union(*calls)) == 6
+    assert calls[0] == queue[0].cells() and set(calls[1]) == set(queue[1].cells())
+    assert Sweep.open(path).plan.cells() == tiny().cells()
+    states = [line.split(",")[3] for line in (path / "results.csv").read_text().splitlines()[1:]]
+    assert (states.count("finished"), states.count("waiting")) == (6, 2)
+
+
+def test_a_directory_remembers_in_the_suites_order(tmp_path):
+    for variants, tasks in ((("spo-7", "ppo-7"), ("Humanoid-v4",)), (("spo-3", "ppo-3"), ("Ant-v4",))):
+        Sweep.begin(tmp_path, narrowed(read_suite("table1"), variants=variants, tasks=tasks, seeds=1))
+    plan = Sweep.open(tmp_path).plan
+    assert (plan.tasks, tuple(plan.variants)) == (("Ant-v4", "Humanoid-v4"), ("ppo-3", "spo-3", "ppo-7", "spo-7"))
+    assert plan.note == "reduced: 1 of 5 seeds, 2 of 6 tasks"
 
 
 def test_a_run_with_other_settings_is_named(copy):

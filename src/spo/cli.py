@@ -277,7 +277,7 @@ class Execution:
 @dataclass(frozen=True)
 class BenchArguments(Execution):
     """Runs a suite: fig1, table1 (also Fig. 5), fig4, fig6, atari35 (App. A), layers-minibatches and atari-resnet
-    (App. C), or smoke (minutes). What is done is skipped, what was stopped is resumed."""
+    (App. C), or smoke (minutes). What this call names is run: what is done is skipped, what was stopped is resumed."""
 
     suite: Annotated[str, tyro.conf.Positional] = ""
     """Which suite."""

@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 from spo.bench.execute import ONE_CORE, SECONDS_TO_STOP, worker_command
 from spo.bench.suites import Cell, Sweep
 from spo.errors import Refusal
-from spo.rundir import canonical
 
 INSTALL = "pip install 'simple-policy-optimization[ray]'"
 RETRIES = 3
@@ -35,7 +34,7 @@ class Cluster:
         self.running: dict[object, Cell] = {}
 
     def start(self, cell: Cell) -> None:
-        plan = canonical(self.sweep.plan.as_json())
+        plan = (self.sweep.path / "plan.json").read_bytes()
         self.running[self.task.remote(str(self.sweep.path.resolve()), plan, tuple(cell))] = cell
 
     def poll(self) -> dict[Cell, bool]:

@@ -33,7 +33,7 @@ def bench(
     retry_failed: bool = False,
     dry_run: bool = False,
 ) -> None:
-    """Carries out what is left of a plan and prints its table."""
+    """Carries out what is left of a plan, whatever else the directory was asked for, and prints its table."""
     slots = (os.cpu_count() or 1) if jobs is None else jobs
     if slots < 1:
         raise Refusal(f"--jobs {jobs} is not accepted: it must be a whole number of at least 1")
@@ -48,8 +48,8 @@ def bench(
     with interrupts.handled():
         chosen = _executor(executor, sweep, slots, ray_address)
         _carry_out(sweep, cells, chosen)
+    (out / "results.csv").write_text(Results(Sweep.open(out)).csv())
     results = Results(sweep)
-    (out / "results.csv").write_text(results.csv())
     # Elsewhere than on a terminal nothing is gained by folding lines.
     Console(width=None if sys.stdout.isatty() else WIDE).print(result_table(results))
     print(f"results.csv and runs/ are in {out}; spo report {out} makes a page of them")

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -148,15 +148,15 @@ class Sweep:
 
     @classmethod
     def begin(cls, path: Path, plan: Plan) -> "Sweep":
-        """The directory of a plan: a new one, or one that follows the same plan, whose tasks and seeds are added to."""
-        file = path / "plan.json"
+        """The part of a directory that the plan names; the directory, new or not, remembers all that was ever named."""
+        file, remembered = path / "plan.json", plan
         if os.path.isfile(file):
-            plan = _united(cls.open(path).plan, plan, path)
+            remembered = _united(cls.open(path).plan, plan, path)
         elif os.path.isdir(path) and any(path.iterdir()):
             raise Refusal(f"--out {path} is not empty and holds no plan.json; name a new directory")
         with writing(f"--out {path}"):
             path.mkdir(parents=True, exist_ok=True)
-            replace_file(file, canonical(plan.as_json()))
+            replace_file(file, canonical(remembered.as_json()))
         return cls(path, plan)
 
     @classmethod
@@ -218,11 +218,21 @@ def _united(old: Plan, new: Plan, path: Path) -> Plan:
         seeds=max(old.seeds, new.seeds),
         normalizes=old.normalizes or new.normalizes,
     )
-    return _with_reductions(united)
+    return _as_part_of_its_suite(united)
 
 
-def _with_reductions(plan: Plan) -> Plan:
+def _as_part_of_its_suite(plan: Plan) -> Plan:
+    """Tasks and variants in the suite's order, however late they were named, and in what the plan is less."""
     if plan.suite not in suite_names():
         return plan
-    now = {name: getattr(plan, name) for name in ("steps", "seeds", "tasks", "variants")}
-    return dataclasses.replace(plan, reduced=_reductions(read_suite(plan.suite), now))
+    suite = read_suite(plan.suite)
+    tasks = tuple(_in_order(plan.tasks, suite.tasks))
+    variants = {name: plan.variants[name] for name in _in_order(plan.variants, suite.variants)}
+    now = {"steps": plan.steps, "seeds": plan.seeds, "tasks": tasks, "variants": variants}
+    return dataclasses.replace(plan, tasks=tasks, variants=variants, reduced=_reductions(suite, now))
+
+
+def _in_order(names: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Those that are known first, as they are known."""
+    named = list(names)
+    return [name for name in known if name in named] + [name for name in named if name not in known]
