@@ -55,6 +55,8 @@ LOOKS = {
     "aspo": Look("ASPO", BLUE, DASH_DOT, "d"),
     "clip-higher": Look("Clip-Higher", ORANGE, LONG, "H"),
     "espo": Look("ESPO", SKY, DASHED, "h"),
+    "spo-adaptive": Look("SPO adaptive", GREEN, LONG, "^"),
+    "spo-power": Look("SPO power", PURPLE, DASH_DOT, "D"),
 }
 
 
@@ -64,13 +66,19 @@ def look_of(name: str) -> Look:
 
 
 def looks_of(variants: Mapping[str, Mapping[str, object]]) -> dict[str, Look]:
-    """The looks of a plan's variants: colour and marker by objective; where networks are compared, line by network."""
+    """The looks of a plan's variants: colour and marker by objective; where networks are compared, line by network.
+
+    Of several with the same objective and network the first has its line, and the others (of another width) are dotted.
+    """
     is_compared = any({"hidden", "encoder"} & set(settings) for settings in variants.values())
     bases = _objective_looks(dict.fromkeys(str(own.get("objective", name)) for name, own in variants.items()))
-    return {
-        name: _variant_look(bases[str(own.get("objective", name))], name, own, is_compared)
-        for name, own in variants.items()
-    }
+    looks, taken = {}, set()
+    for name, own in variants.items():
+        look = _variant_look(bases[str(own.get("objective", name))], name, own, is_compared)
+        is_taken = (look.marker, look.colour, look.is_filled) in taken
+        taken.add((look.marker, look.colour, look.is_filled))
+        looks[name] = replace(look, line=DOTTED) if is_compared and is_taken else look
+    return looks
 
 
 def _objective_looks(objectives: Iterable[str]) -> dict[str, Look]:
@@ -81,13 +89,12 @@ def _objective_looks(objectives: Iterable[str]) -> dict[str, Look]:
 
 
 def _variant_look(look: Look, name: str, settings: Mapping[str, object], is_compared: bool) -> Look:
-    """A large network is solid with full markers, a small one dashed with hollow ones; a narrower bound is dotted."""
+    """A large network is solid with full markers, a small one dashed with hollow ones."""
     look = replace(look, label=str(settings.get("label", name)))
     if not is_compared:
         return look
     is_large = len(settings.get("hidden", ())) > 2 or settings.get("encoder") == "resnet18"
-    line = DOTTED if "epsilon" in settings else "-" if is_large else DASHED
-    return replace(look, line=line, is_filled=is_large)
+    return replace(look, line="-" if is_large else DASHED, is_filled=is_large)
 
 
 def told_apart(looks: Mapping[str, Look]) -> dict[str, Look]:
