@@ -52,7 +52,8 @@ def widths(results: Results) -> Widths:
         }
         for depth in DEPTHS
     }
-    note = note_of(results, "small: runs, large: their mean", last_share(results), conclusion(verdicts(results)))
+    told = "small: runs (x: the median iteration's), large: their mean"
+    note = note_of(results, told, last_share(results), conclusion(verdicts(results)))
     shown = {depth: rows for depth, rows in points.items() if any(_has_points(row) for row in rows.values())}
     return Widths(plan.tasks, looks_of(plan.variants), shown, note)
 
