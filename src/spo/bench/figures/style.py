@@ -23,6 +23,9 @@ COLUMN, PAGE = 3.4, 6.9
 FORMATS = ("svg", "png", "pdf")
 
 Line = str | tuple[int, tuple[float, ...]]
+Marker = str | tuple[int, int, int]
+FOUR_POINTS, THREE_POINTS = (4, 1, 0), (3, 1, 0)
+"""Stars: no letter is left that names a marker with an inside."""
 DASHED, DOTTED, DASH_DOT, LONG = (0, (4, 2)), (0, (1.2, 1.5)), (0, (6, 2, 1.5, 2)), (0, (9, 2))
 LINES = ("-", DASHED, DOTTED, DASH_DOT, LONG)
 OWN = (GREEN, ORANGE, PURPLE, SKY, BLACK)
@@ -36,7 +39,7 @@ class Look:
     label: str
     colour: str
     line: Line
-    marker: str
+    marker: Marker
     is_filled: bool = True  # the marker
 
 
@@ -55,8 +58,8 @@ LOOKS = {
     "aspo": Look("ASPO", BLUE, DASH_DOT, "d"),
     "clip-higher": Look("Clip-Higher", ORANGE, LONG, "H"),
     "espo": Look("ESPO", SKY, DASHED, "h"),
-    "spo-adaptive": Look("SPO adaptive", GREEN, LONG, "^"),
-    "spo-power": Look("SPO power", PURPLE, DASH_DOT, "D"),
+    "spo-adaptive": Look("SPO adaptive", GREEN, "-", FOUR_POINTS),
+    "spo-power": Look("SPO power", PURPLE, DASH_DOT, THREE_POINTS),
 }
 
 
