@@ -6,8 +6,11 @@ libraries.prepare()
 
 import pytest
 import torch
+from hypothesis import settings
 
 torch.set_num_threads(1)
+settings.register_profile("spo", deadline=None)  # how long an example takes says more of the machine than of the code
+settings.load_profile("spo")
 
 
 def pytest_addoption(parser):

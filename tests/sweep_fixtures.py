@@ -34,7 +34,8 @@ def write_run(sweep: Sweep, cell: Cell, state: str = "finished", has_episodes: b
     epsilon = plan.variants[cell.variant].get("epsilon", 0.2)
     config = config_of(plan, cell, {"envs": ENVS, "horizon": horizon}) | {"versions": VERSIONS}
     config["resolved"] |= {"total_steps": batch * ITERATIONS, "iterations": ITERATIONS}
-    config["resolved"] |= {"objective_settings": {"epsilon": epsilon}}
+    adapts = {"epsilon_gain": 0.2} if is_adaptive(plan, cell) else {}
+    config["resolved"] |= {"objective_settings": {"epsilon": epsilon} | adapts}
     run.config.write_text(json.dumps(config))
     run.write_status({"state": state, "reason": "the environment gave NaN" if state == "failed" else None})
     rows = range(1, (ITERATIONS if state == "finished" else ITERATIONS // 2) + 1)
@@ -46,7 +47,8 @@ def write_run(sweep: Sweep, cell: Cell, state: str = "finished", has_episodes: b
 def metrics_row(plan: Plan, cell: Cell, iteration: int, batch: int) -> dict:
     deviation = {"ratio_deviation": 0.5 * ratio_deviation(plan, cell, iteration)}
     deviation["ratio_deviation_max"] = ratio_deviation(plan, cell, iteration)
-    return {"iteration": iteration, "env_steps": iteration * batch, "wall_time": 1.5 * iteration, **deviation}
+    width = {"epsilon": 0.2 + 0.5 * iteration / ITERATIONS} if is_adaptive(plan, cell) else {}
+    return {"iteration": iteration, "env_steps": iteration * batch, "wall_time": 1.5 * iteration, **deviation, **width}
 
 
 def episode(plan: Plan, cell: Cell, iteration: int, batch: int, number: int) -> dict:
@@ -72,7 +74,11 @@ def ratio_deviation(plan: Plan, cell: Cell, iteration: int) -> float:
 
 
 def is_spo(plan: Plan, cell: Cell) -> bool:
-    return plan.variants[cell.variant]["objective"] == "spo"
+    return plan.variants[cell.variant]["objective"].startswith("spo")
+
+
+def is_adaptive(plan: Plan, cell: Cell) -> bool:
+    return plan.variants[cell.variant]["objective"] == "spo-adaptive"
 
 
 def is_large(plan: Plan, cell: Cell) -> bool:

@@ -191,6 +191,14 @@ def test_progress_and_summary_without_a_terminal(capfd, tmp_path, monkeypatch):
         assert words in printed.out
 
 
+def test_the_live_line_tells_a_width_that_is_adapted():
+    from spo.metrics import Progress
+
+    row = {"env_steps": 1024, "wall_time": 1.0, "ratio_deviation": 0.1, "kl": 0.01}
+    assert Progress(2048)._line(row).endswith("KL 0.01")
+    assert Progress(2048)._line(row | {"epsilon": 0.3456}).endswith("KL 0.01 · ε 0.346")
+
+
 def test_comparing_objectives(capfd, tmp_path):
     settings = ["--preset", "classic", "--steps", "2100", "--out", str(tmp_path / "all")]
     cli.dispatch(["compare", "CartPole-v1", "--objectives", "spo", "ppo-clip", "--seeds", "1", *settings])

@@ -171,6 +171,18 @@ def test_the_numbers_beside_the_scatter(tmp_path):
     assert last_epoch(wider).startswith("last epoch: 25%")
 
 
+def test_a_width_that_is_adapted_is_that_of_the_iteration(tmp_path):
+    run = write_run(tmp_path / "run", "spo-adaptive", {2: ratios(0.1)})
+    for width, words in ((0.35, ""), ("wide", "says epsilon wide at iteration 2"), (1.5, "says epsilon 1.5")):
+        rows = [{"iteration": 1, "epsilon": 0.2}, {"iteration": 2, "epsilon": width}]
+        (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        if not words:
+            assert read_ratios((run,), None)[0].epsilon == width
+            continue
+        with pytest.raises(Refusal, match=words):
+            read_ratios((run,), None)
+
+
 def test_missing_ratios_name_the_command_that_makes_them(runs, tmp_path):
     with pytest.raises(Refusal, match="fig2 needs --runs.* spo train Humanoid-v4 --objective ppo-clip --record-ratios"):
         cli.dispatch(["figures", "fig2"])

@@ -104,6 +104,9 @@ def test_the_compiled_update_equals_the_eager_one(objective, space):
     eager, compiled = (training(TASKS[space], **settings) for _ in range(2))
     example = example_batch(compiled.spec.layout, compiled.distribution, compiled.config.minibatch_size)
     compiled.improve.compile(example)
+    if objective == "spo-adaptive":  # a width that is fed back later reaches the step that was compiled before
+        for run in (eager, compiled):
+            run.improve.fed_back["epsilon"] = 0.05
     rows = [iterate(run, 1)[0] for run in (eager, compiled)]
     torch.testing.assert_close(compiled.parameters.vector, eager.parameters.vector, rtol=0, atol=1e-5)
     torch.testing.assert_close(
@@ -321,6 +324,42 @@ def test_spu_ends_the_epochs_and_the_penalty_moves_beta():
     assert len({row["beta"] for row in rows}) > 1
     fixed = iterate(training("CartPole-v1", objective="ppo-penalty", beta=3.0, kl_target="off", **settings), 2)
     assert [row["beta"] for row in fixed] == [3.0, 3.0]
+
+
+def test_the_width_is_fed_back():
+    """The row has the width that was used, the next iteration the one that follows from its deviation."""
+    settings = {"envs": 4, "horizon": 64, "epochs": 4, "learning_rate": 0.01}
+    run = training("CartPole-v1", objective="spo-adaptive", deviation_target=0.05, epsilon_gain=0.5, **settings)
+    rows = iterate(run, 3)
+    assert rows[0]["epsilon"] == 0.2 and len({row["epsilon"] for row in rows}) == 3
+    for row, after in zip(rows, [*(row["epsilon"] for row in rows[1:]), run.improve.fed_back["epsilon"]]):
+        expected = row["epsilon"] * (0.05 / row["ratio_deviation"]) ** 0.5
+        assert after == pytest.approx(min(max(expected, 0.02), 0.99))
+
+
+def test_a_width_without_gain_is_spo_to_the_bit():
+    settings = {"envs": 4, "horizon": 64, "epochs": 4, "learning_rate": 0.01, "epsilon": 0.3}
+    plain = training("CartPole-v1", **settings)
+    adaptive = training("CartPole-v1", objective="spo-adaptive", epsilon_gain=0.0, **settings)
+    for row, other in zip(iterate(plain, 3), iterate(adaptive, 3)):
+        assert row | {"epsilon": 0.3} == other
+    assert torch.equal(plain.parameters.vector, adaptive.parameters.vector)
+
+
+def test_the_width_in_force_counts_for_ratios_and_the_start_for_values():
+    """Ratios of 1.5 are outside 0.2 and inside 0.6; the value stays clipped as it was at the start."""
+    run = training("CartPole-v1", objective="spo-adaptive", envs=4, horizon=32, minibatches=1, epochs=1)
+    batch = example_batch(run.spec.layout, run.distribution, 128)
+    batch |= {"advantage": torch.tensor([1.0, -1.0]).repeat(64), "value_target": torch.full((128,), 1.0)}
+    batch["old_log_prob"] = -torch.full((128,), 3.0).log()  # the policy gives 1/2
+    stats = {
+        width: run.improve.loss(run.parameters.vector, batch, {"epsilon": torch.tensor(width)})[1]
+        for width in (0.2, 0.6)
+    }
+    assert stats[0.2]["outside_fraction"] == 1 and stats[0.6]["outside_fraction"] == 0
+    assert stats[0.2]["rollback_fraction"] == 0.5 and stats[0.6]["rollback_fraction"] == 0
+    assert stats[0.2]["value_loss"] == stats[0.6]["value_loss"]
+    assert run.config.value_bound == run.improve.loss.value_bound == 0.2
 
 
 def test_espo_ends_the_updates_without_stepping_on_the_minibatch():

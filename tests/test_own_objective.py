@@ -135,9 +135,24 @@ def test_a_setting_that_the_objective_does_not_have():
         ("ppo-dual-clip", "dual_clip", 1.0),
         ("clip-higher", "epsilon_high", 0.0),
         ("espo", "deviation_limit", 0.0),
+        ("spo-adaptive", "deviation_target", 0.0),
+        ("spo-adaptive", "epsilon_min", 0.0),
+        ("spo-adaptive", "epsilon_max", 1.0),
+        ("spo-adaptive", "epsilon_gain", 1.5),
+        ("spo-adaptive", "epsilon", 0.01),
+        ("spo-adaptive", "epsilon", 0.995),
+        ("spo-power", "power", 1.0),
     ],
 )
 def test_a_setting_out_of_its_range(objective, setting, bad):
     flag = setting.replace("_", "-")
     with pytest.raises(Refusal, match=f"--{flag} {bad} is not accepted: it must be a"):
         make_config("CartPole-v1", objective=objective, **{setting: bad})
+
+
+def test_a_width_starts_within_its_bounds():
+    with pytest.raises(Refusal) as refusal:
+        make_config("CartPole-v1", objective="spo-adaptive", epsilon_min=0.3)
+    bounds = "a number from 0.3 (--epsilon-min) to 0.99 (--epsilon-max)"
+    assert str(refusal.value) == f"--epsilon 0.2 is not accepted: it must be {bounds}"
+    assert make_config("CartPole-v1", objective="spo-adaptive", epsilon_min=0.2).ratio_bound == 0.2

@@ -182,7 +182,7 @@ def test_pictures_say_what_they_show(sweep, whole):
 
 
 def test_variants_look_different():
-    for suite in ("table1", "fig4", "fig6", "layers-minibatches"):
+    for suite in ("table1", "fig4", "fig6", "layers-minibatches", "width"):
         looks = told_apart(looks_of(read_suite(suite).variants))
         assert len({(look.colour, look.line, look.marker) for look in looks.values()}) == len(looks)
     own = looks_of({"a": {"objective": "mine:a"}, "b": {"objective": "mine:b"}})

@@ -23,6 +23,7 @@ from spo.rundir import RunDirectory
 from spo.training import Training
 
 needs_envpool = pytest.mark.skipif(find_spec("envpool") is None, reason="needs the extra envpool")
+FED_BACK = [{"objective": "ppo-penalty"}, {"objective": "spo-adaptive"}, {"lr_schedule": "adaptive-kl"}]
 OBJECTIVES = ("spo", "ppo-clip", "ppo-penalty", "trpo")
 
 
@@ -399,7 +400,7 @@ def test_a_directory_that_was_used_meanwhile_is_left_alone(tmp_path, monkeypatch
         spo.train("CartPole-v1", **SHORT, out=str(tmp_path / "run"))
 
 
-@pytest.mark.parametrize("settings", [{"objective": "ppo-penalty"}, {"lr_schedule": "adaptive-kl"}], ids=str)
+@pytest.mark.parametrize("settings", FED_BACK, ids=str)
 def test_the_state_holds_everything_that_changes(settings):
     """Two trainings, one restored from the other's state: both go on alike, though one never lived its past."""
     first, second = (training("Pendulum-v1", envs=2, horizon=96, seed=3, **settings) for _ in range(2))

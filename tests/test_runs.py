@@ -296,3 +296,19 @@ def test_a_profiled_run_is_the_same_run(run, tmp_path):
     settings = {"preset": "classic", "steps": "4k", "quiet": True, "profile": True, "out": str(tmp_path / "run")}
     profiled = spo.train("CartPole-v1", **settings)
     assert timeless(profiled.directory / "metrics.jsonl") == timeless(run.directory / "metrics.jsonl")
+
+
+def test_a_width_that_is_adapted_is_told_everywhere(tmp_path):
+    """Row, TensorBoard and recorded ratios have the width of the iteration, config.json the one at the start."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    from spo.bench.ratios import read_ratios
+
+    settings = {"preset": "classic", "steps": "4k", "objective": "spo-adaptive", "record_ratios": (2,), "quiet": True}
+    run = RunDirectory(spo.train("CartPole-v1", **settings, tensorboard=True, out=str(tmp_path / "run")).directory)
+    widths = [row["epsilon"] for row in run.read_metrics()]
+    assert widths[0] == run.read_config()["resolved"]["objective_settings"]["epsilon"] == 0.2 != widths[1]
+    events = EventAccumulator(str(run.tensorboard))
+    events.Reload()
+    assert [event.value for event in events.Scalars("charts/epsilon")] == pytest.approx(widths)
+    assert read_ratios((run.path,), 2)[0].epsilon == widths[1]

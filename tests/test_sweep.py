@@ -69,6 +69,43 @@ def test_a_worker_hears_no_ctrl_c_but_is_as_nice_as_its_sweep(tmp_path, monkeypa
     assert (sweep.run(cell).path / "output.txt").read_text().split() == ["True", str(os.getsid(0))]
 
 
+def test_variants_of_our_own_run_only_if_named(tmp_path):
+    suite, adaptive = read_suite("table1"), ("spo-adaptive-3", "spo-adaptive-7")
+    assert not set(adaptive) & set(narrowed(suite).variants) and not narrowed(suite, seeds=5).note
+    alone = narrowed(suite, variants=adaptive)
+    assert tuple(alone.variants) == adaptive and alone.note == "reduced: 0 of 4 variants"
+    beside = narrowed(suite, variants=(*adaptive, *suite.variants))
+    assert tuple(beside.variants) == (*suite.variants, *adaptive) and not beside.note
+    assert all("(ours)" in beside.label(name) and name not in suite.paper["Ant-v4"] for name in adaptive)
+    config = beside.config(Cell("Ant-v4", "spo-adaptive-7", 1))
+    assert (config.objective, config.hidden, config.value_bound) == ("spo-adaptive", (256, 256, 128, 128, 64, 64), 0.2)
+    Sweep.begin(tmp_path, suite)
+    Sweep.begin(tmp_path, alone)
+    added = Sweep.open(tmp_path).plan
+    assert (added.variants, added.normalizes, added.note) == (beside.variants, "ppo-3", "")
+
+
+def test_the_study_of_widths_differs_in_the_objective_alone():
+    plan = read_suite("width")
+    assert (plan.steps, plan.seeds, len(plan.cells())) == (1_000_000, 5, 3 * 14 * 5) and not plan.paper
+    assert plan.tasks == ("HalfCheetah-v4", "Hopper-v4", "Walker2d-v4") and "no part of the paper" in plan.source
+    configs = {name: plan.config(Cell("Hopper-v4", name, 1)) for name in plan.variants}
+    assert all(config.paper and config.value_bound == 0.2 for config in configs.values())
+    told = {name: (config.objective, *config.objective_settings.values()) for name, config in configs.items()}
+    rules = {
+        "ppo": ("ppo-clip", 0.2),
+        "ppo-wide": ("ppo-clip", 0.5),
+        "spo": ("spo", 0.2),
+        "spo-wide": ("spo", 0.5),
+        "spo-adaptive-0.07": ("spo-adaptive", 0.2, 0.07, 0.02, 0.99, 0.2),
+        "spo-adaptive-0.1": ("spo-adaptive", 0.2, 0.1, 0.02, 0.99, 0.2),
+        "spo-power": ("spo-power", 0.2, 8.0),
+    }
+    layers = {"3": (64, 64), "7": (256, 256, 128, 128, 64, 64)}
+    assert told == {f"{rule}-{depth}": own for depth in layers for rule, own in rules.items()}
+    assert all(config.hidden == layers[name[-1]] for name, config in configs.items())
+
+
 def test_a_narrowed_plan_says_in_what():
     plan = narrowed(read_suite("table1"), scale=0.1, seeds=3, tasks=("Hopper-v4",), variants=("spo-7", "ppo-7"))
     assert plan.note == "reduced: 1,000,000 of 10,000,000 steps, 3 of 5 seeds, 1 of 6 tasks, 2 of 4 variants"

@@ -21,7 +21,7 @@ from spo.errors import Refusal
 from sweep_fixtures import write_sweep
 
 SUITES = {"fig1": "fig1", "fig4": "fig4", "fig5": "table1", "fig6": "fig6", "appendix-a": "atari35"}
-SUITES |= {"appendix-c": "layers-minibatches", "appendix-c-resnet": "atari-resnet"}
+SUITES |= {"appendix-c": "layers-minibatches", "appendix-c-resnet": "atari-resnet", "width": "width"}
 TWO = ("Ant-v4", "Hopper-v4")
 
 
@@ -77,7 +77,7 @@ def refused(*arguments: str) -> str:
 # Every figure
 
 
-def test_there_is_a_figure_of_every_suite_of_the_paper():
+def test_there_is_a_figure_of_every_suite():
     assert set(SUITES.values()) == set(suite_names()) - {"smoke"}
     assert {name for name, figure in FIGURES.items() if figure.options == ("sweep",)} == set(SUITES)
 

@@ -14,10 +14,10 @@ from spo import cli
 from spo.bench import theory as bench_theory
 from spo.bench.figures.style import save
 from spo.bench.figures.theory import draw_theory
-from spo.bench.theory import objective_values, report
+from spo.bench.theory import objective_values, power_slope, report
 from spo.distributions import Gaussian
 from spo.errors import Refusal
-from spo.theory.alignment import misalignment
+from spo.theory.alignment import misalignment, slope_misalignment
 from spo.theory.bounds import (
     Old,
     best_of_kl,
@@ -412,16 +412,36 @@ def test_each_fault_is_seen(advantage, epsilon, place):
     assert other.shortfall > 1e-6 and other.jump < 1e-8 and other.convexity < ROUNDING
 
 
+@exactly
+@given(ADVANTAGES, epsilons, st.floats(2, 64))
+def test_the_power_family_is_aligned(advantage, epsilon, power):
+    assert slope_misalignment(power_slope, advantage, epsilon, power).largest < ROUNDING
+
+
+@exactly
+@given(ADVANTAGES, epsilons, st.floats(0.2, 2.5))
+def test_each_fault_of_a_slope_is_seen(advantage, epsilon, place):
+    def kinked(r, a, e, p):
+        return power_slope(r, a, e, p) - 0.1 * abs(a) * (r > place)
+
+    found = slope_misalignment(kinked, advantage, epsilon, 8.0)
+    assert found.jump == pytest.approx(0.1) and found.convexity < ROUNDING
+    rising = slope_misalignment(lambda r, a, e, p: abs(a) * (r - place), advantage, epsilon, 8.0)
+    assert rising.convexity > 1e-3 and rising.jump < ROUNDING
+    other = slope_misalignment(lambda r, a, e, p: power_slope(r, a, e * 1.05, p), advantage, epsilon, 8.0)
+    assert other.shortfall > 1e-3 and other.jump < ROUNDING and other.convexity < ROUNDING
+
+
 # The command
 
 
 def test_every_claim_holds():
-    findings = all_findings(3, 4, 3, 1, OBJECTIVES)
+    findings = all_findings(3, 4, 3, 1, OBJECTIVES, power_slope)
     assert [finding.claim for finding in findings if not finding.holds] == []
     assert {finding.source for finding in findings} == {
         *("Thm 3.1", "Thm 3.2", "eq. 4", "Thm 4.1", "eq. 9", "Prop. 4.2", "Thm 4.3", "Thm 5.2", "§5.1", "ours")
     }
-    assert findings == all_findings(3, 4, 3, 1, OBJECTIVES)
+    assert findings == all_findings(3, 4, 3, 1, OBJECTIVES, power_slope)
 
 
 def test_what_is_not_a_number_does_not_hold():
@@ -433,7 +453,7 @@ def test_what_is_not_a_number_does_not_hold():
 
 
 def test_the_objectives_must_be_those_of_the_trainer():
-    broken = all_findings(2, 2, 3, 0, OBJECTIVES | {"spo": OBJECTIVES["ppo-clip"]})
+    broken = all_findings(2, 2, 3, 0, OBJECTIVES | {"spo": OBJECTIVES["ppo-clip"]}, power_slope)
     assert [finding.source for finding in broken if not finding.holds] == ["Thm 5.2"]
 
 

@@ -28,6 +28,7 @@ def whole(lowest: int, highest: int) -> tuple[str, Callable[[int], bool]]:
 
 ABOVE_ZERO = ("a number above 0", lambda x: x > 0)
 ABOVE_ZERO_OR_OFF = ("a number above 0, or off", lambda x: x == "off" or (not isinstance(x, str) and x > 0))
+ABOVE_ONE = ("a number above 1", lambda x: x > 1)
 NOT_NEGATIVE = ("a number of at least 0", lambda x: x >= 0)
 UP_TO_ONE = ("a number from 0 to 1", lambda x: 0 <= x <= 1)
 BETWEEN_ZERO_AND_ONE = ("a number above 0 and below 1", lambda x: 0 < x < 1)
@@ -50,8 +51,13 @@ RANGES = {
     "temperature": ABOVE_ZERO,
     "state_delta": ABOVE_ZERO,
     "delta": ABOVE_ZERO,
-    "dual_clip": ("a number above 1", lambda x: x > 1),
+    "dual_clip": ABOVE_ONE,
     "deviation_limit": ABOVE_ZERO,
+    "deviation_target": ABOVE_ZERO,
+    "epsilon_min": BETWEEN_ZERO_AND_ONE,
+    "epsilon_max": BETWEEN_ZERO_AND_ONE,
+    "epsilon_gain": UP_TO_ONE,
+    "power": ABOVE_ONE,
     "damping": NOT_NEGATIVE,
     "cg_steps": COUNT,
     "backtrack": BETWEEN_ZERO_AND_ONE,
@@ -172,6 +178,7 @@ def checked(config: Config) -> Config:
     for name in RANGES:
         check_range(name, getattr(config, name))
     _check_objective_settings(config)
+    _check_width(config)
     _check_batch(config)
     return config
 
@@ -199,6 +206,15 @@ def _check_objective_settings(config: Config) -> None:
             raise Refusal(f"{named}{told} is not accepted: it must be a number")
         if config.objective in OBJECTIVES:  # an objective of the user's own has ranges of its own
             check_range(name, value, named)
+
+
+def _check_width(config: Config) -> None:
+    """A width that is adapted within bounds must start there."""
+    own = config.objective_settings
+    if config.resolved_objective.fed_back != "epsilon" or own["epsilon_min"] <= own["epsilon"] <= own["epsilon_max"]:
+        return
+    bounds = f"a number from {own['epsilon_min']:g} (--epsilon-min) to {own['epsilon_max']:g} (--epsilon-max)"
+    raise Refusal(f"--epsilon {own['epsilon']} is not accepted: it must be {bounds}")
 
 
 def _check_batch(config: Config) -> None:

@@ -33,7 +33,7 @@ class Config:
     objective_arg: flags.KeyValues = dataclasses.field(default_factory=dict)
     """Settings of an objective of your own, as key=value."""
     epsilon: flags.OptionalNumber = None
-    """Width of the ratio bound."""
+    """Width of the ratio bound (spo-adaptive: at the start)."""
     epsilon_high: flags.OptionalNumber = None
     """Upper width of the ratio bound (clip-higher)."""
     epsilon_next: flags.OptionalNumber = None
@@ -56,6 +56,16 @@ class Config:
     """Lower bound of the objective in multiples of a negative advantage (ppo-dual-clip)."""
     deviation_limit: flags.OptionalNumber = None
     """Mean ratio deviation that ends an iteration's updates (espo)."""
+    deviation_target: flags.OptionalNumber = None
+    """Mean ratio deviation towards which epsilon is adapted (spo-adaptive)."""
+    epsilon_min: flags.OptionalNumber = None
+    """The least that epsilon is adapted to (spo-adaptive)."""
+    epsilon_max: flags.OptionalNumber = None
+    """The most that epsilon is adapted to (spo-adaptive)."""
+    epsilon_gain: flags.OptionalNumber = None
+    """How strongly epsilon follows the deviation: 0 not at all, 1 in full proportion (spo-adaptive)."""
+    power: flags.OptionalNumber = None
+    """How steep the wall at the ratio bound is; 2 is SPO (spo-power)."""
     damping: flags.OptionalNumber = None
     """Damping of the Fisher matrix (trpo)."""
     cg_steps: flags.OptionalCount = None
@@ -201,7 +211,7 @@ class Config:
 
     @property
     def ratio_bound(self) -> float:
-        """The ε that metrics and value clipping use: the objective's, or 0.2 where it has none."""
+        """The ε that metrics and value clipping use: the objective's (at the start), or 0.2 where it has none."""
         return self.objective_settings.get("epsilon", 0.2)
 
     @property

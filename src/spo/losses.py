@@ -109,7 +109,7 @@ def gradient(function: Callable, variable: Tensor, *arguments) -> tuple[Tensor, 
     return torch.autograd.grad(scalar, leaf)[0], auxiliary
 
 
-def ratio_statistics(log_ratio: Tensor, bound: float) -> Stats:
+def ratio_statistics(log_ratio: Tensor, bound: float | Tensor) -> Stats:
     """How far the ratios have left 1, from log-ratios capped only so that JSON stays finite."""
     deviation = (log_ratio.detach().clamp(max=LARGEST_LOGGED_LOG_RATIO).exp() - 1).abs()
     mean = deviation.mean()
@@ -166,7 +166,7 @@ class Loss:
     surrogate: Surrogate
     value_coef: float
     entropy_coef: float
-    ratio_bound: float
+    ratio_bound: float  # where no width is fed back
     value_bound: float | None
     standardizes: bool
     measures_kl: bool
@@ -199,7 +199,7 @@ class Loss:
         value_error = value_loss(value, batch["old_value"], batch["value_target"], self.value_bound)
         total = policy_loss + self.value_coef * value_error - self.entropy_coef * entropy
         stats = {"policy_loss": policy_loss, "value_loss": value_error, "entropy": entropy}
-        stats |= ratio_statistics(log_ratio, self.ratio_bound)
+        stats |= ratio_statistics(log_ratio, feedback.get("epsilon", self.ratio_bound))
         slope = self.surrogate.slope(bounded(log_ratio), inputs, feedback)
         stats |= slope_statistics(slope, inputs["advantage"])
         if self.measures_kl:

@@ -62,6 +62,8 @@ class TensorBoard:
         "ratio_deviation": "charts/ratio_deviation",
         "ratio_deviation_max": "charts/ratio_deviation_max",
     }
+    FED_BACK = {"epsilon": "charts/epsilon", "beta": "charts/beta"}
+    """Only in rows of objectives that adapt them."""
 
     def __init__(self, run: RunDirectory):
         try:
@@ -72,7 +74,8 @@ class TensorBoard:
         self.started = run.config.stat().st_mtime
 
     def write(self, row: Row, episodes: list[Row]) -> None:
-        for name, tag in self.LOSSES.items():
+        fed_back = {name: tag for name, tag in self.FED_BACK.items() if name in row}
+        for name, tag in (self.LOSSES | fed_back).items():
             self.writer.add_scalar(tag, row[name], row["env_steps"], walltime=self.started + row["wall_time"])
         self.write_episodes(episodes)
 
@@ -121,6 +124,7 @@ class Progress:
             f"ratio deviation {row['ratio_deviation']:.3g}",
             f"KL {row['kl']:.2g}",
         ]
+        parts += [f"ε {row['epsilon']:.3g}"] if "epsilon" in row else []
         return " · ".join(parts)
 
 

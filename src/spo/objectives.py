@@ -8,6 +8,7 @@ state, `epsilon` ε the width of the ratio bound, `_next` what belongs to the sa
 
 import importlib
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,6 +18,8 @@ from torch import Tensor
 
 INPUTS = ("ratio", "log_ratio", "advantage", "kl", "kl_reverse", "ratio_next", "advantage_next", "has_next")
 """What an objective may ask for."""
+SMALLEST_DEVIATION = 1e-6
+"""What a mean |r − 1| counts as at least, where a width is fed back: of a policy that did not move."""
 
 
 def spo(ratio: Tensor, advantage: Tensor, *, epsilon: float = 0.2) -> Tensor:
@@ -119,6 +122,31 @@ def deviation_exceeded(ratio_deviation: Tensor, *, deviation_limit: float = 0.25
     return ratio_deviation > deviation_limit
 
 
+def adapted_epsilon(
+    epsilon: float,
+    ratio_deviation: float,
+    *,
+    deviation_target: float = 0.1,
+    epsilon_min: float = 0.02,
+    epsilon_max: float = 0.99,
+    epsilon_gain: float = 0.2,
+) -> float:
+    """ε·(target/mean |r − 1|)^gain within [min, max]; a mean that is not finite leaves ε alone."""
+    if not math.isfinite(ratio_deviation):
+        return epsilon
+    factor = (deviation_target / max(ratio_deviation, SMALLEST_DEVIATION)) ** epsilon_gain
+    return min(max(epsilon * factor, epsilon_min), epsilon_max)
+
+
+def spo_power(ratio: Tensor, advantage: Tensor, *, epsilon: float = 0.2, power: float = 8.0) -> Tensor:
+    """r·A − |A|·ε·(min(x, 1)^p/p + (max(x, 1)² − 1)/2), x = |r − 1|/ε: SPO with a steeper wall (p = 2 is SPO)."""
+    x = (ratio - 1).abs() / epsilon
+    one = torch.ones_like(x)
+    # At x = 1 each of the two gets half of the gradient, where clamps would both get the whole.
+    wall = torch.minimum(x, one).pow(power) / power + (torch.maximum(x, one).square() - 1) / 2
+    return ratio * advantage - advantage.abs() * epsilon * wall
+
+
 def settings_of(function: Callable | None) -> dict[str, float]:
     """The keyword-only parameters of a function, with their defaults."""
     parameters = inspect.signature(function).parameters.values() if function else ()
@@ -204,6 +232,15 @@ OBJECTIVES = {
             formula="r·A; an iteration's updates end at the first minibatch whose mean |r − 1| exceeds the limit.",
             is_of_the_paper=False,
         ),
+        Objective(
+            "spo-adaptive",
+            spo,
+            "ours",
+            after_iteration=adapted_epsilon,
+            formula="SPO; after each iteration ε ← ε·(target/mean |r − 1|)^gain, within its bounds.",
+            is_of_the_paper=False,
+        ),
+        Objective("spo-power", spo_power, "ours", is_of_the_paper=False),
     )
 }
 

@@ -23,7 +23,7 @@ class Aggregates:
 def aggregated(results: Results, seeds: str = "pooled") -> Aggregates:
     """Normalised scores over the tasks, with 95 % intervals from a stratified bootstrap."""
     plan, told = results.plan, []
-    bounds = _bounds(results, seeds, told)
+    bounds = known_bounds(results, seeds, told)
     returns = {variant: results.scores(variant) for variant in plan.variants}
     told += [f"{plan.label(variant)}: no run has a return" for variant in returns if not returns[variant]]
     returns = {variant: scores for variant, scores in returns.items() if scores}
@@ -42,7 +42,7 @@ def aggregated(results: Results, seeds: str = "pooled") -> Aggregates:
     return Aggregates(tuple(tasks), tuple(told), scores, improvement)
 
 
-def _bounds(results: Results, seeds: str, told: list[str]) -> dict[str, Bounds]:
+def known_bounds(results: Results, seeds: str, told: list[str]) -> dict[str, Bounds]:
     """The bounds of each task that has some; why others have none is told."""
     found = {}
     for task in results.plan.tasks:

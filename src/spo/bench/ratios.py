@@ -49,8 +49,17 @@ def _read(run: RunDirectory, iteration: int) -> RecordedRatios:
         recorded = ", ".join(map(str, recorded_iterations(run))) or "none"
         command = record_command(settings["env"], settings["objective"], iteration)
         raise Refusal(f"{run.path} has no ratios of iteration {iteration} (recorded: {recorded}); {command} makes them")
-    epsilon = resolved["objective_settings"].get("epsilon", 0.2)
+    epsilon = _width(run, iteration, resolved["objective_settings"].get("epsilon", 0.2))
     return RecordedRatios(settings["env"], settings["objective"], epsilon, iteration, *_tensors(path))
+
+
+def _width(run: RunDirectory, iteration: int, start: float) -> float:
+    """The ε in force: that of the iteration's row where it is adapted, else the one that the run began with."""
+    widths = [row["epsilon"] for row in run.read_metrics() if row.get("iteration") == iteration and "epsilon" in row]
+    for width in widths:
+        if not isinstance(width, int | float) or not 0 < width < 1:
+            raise Refusal(f"{run.metrics} says epsilon {width} at iteration {iteration}; it is above 0 and below 1")
+    return widths[0] if widths else start
 
 
 def record_command(env: str, objective: str, iteration: int = DEFAULT_ITERATION) -> str:

@@ -31,6 +31,8 @@ class History:
     iteration_means: np.ndarray  # of the returns, for the iterations in which an episode ended
     iteration_steps: np.ndarray
     deviations: np.ndarray  # each iteration's largest
+    mean_deviations: np.ndarray  # each iteration's mean; empty where the rows have none
+    epsilons: np.ndarray  # each iteration's width, where it is adapted; else empty
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,13 @@ class Result:
     @property
     def summary(self) -> dict[str, float | bool | None]:
         return self.history.summary
+
+    @property
+    def epsilon(self) -> float | None:
+        """The ε of the whole run; None where the objective has none, or adapts it."""
+        own = self.config["resolved"].get("objective_settings") if self.config else None
+        value = own.get("epsilon") if isinstance(own, Mapping) and "epsilon_gain" not in own else None
+        return float(value) if isinstance(value, int | float) and value > 0 else None
 
     @property
     def departures(self) -> list[str]:
@@ -181,6 +190,13 @@ class Results:
         curves = [peaks(run.history.iteration_steps, run.history.deviations, edges) for run in runs]
         return edges[1:], np.array(curves).reshape(len(runs), points)
 
+    def width_curve(self, task: str, variant: str, points: int = 100) -> tuple[np.ndarray, np.ndarray]:
+        """Steps (points,), and the mean ε in each bin of each finished run that adapts it."""
+        runs, edges = self._in_bins(task, variant, points)
+        histories = [run.history for run in runs if len(run.history.epsilons)]
+        curves = [binned(history.iteration_steps, history.epsilons, edges) for history in histories]
+        return edges[1:], np.array(curves).reshape(len(curves), points)
+
     def _in_bins(self, task: str, variant: str, points: int) -> tuple[list[Result], np.ndarray]:
         runs = self.finished(task, variant)
         total = max((run.config["resolved"]["total_steps"] for run in runs), default=0)
@@ -274,6 +290,8 @@ def _history(directory: RunDirectory, config: Mapping, last: float) -> History:
         returns=_column(episodes, "return"),
         iteration_steps=_column(rows, "env_steps"),
         deviations=_column(rows, "ratio_deviation_max"),
+        mean_deviations=_column_if_any(rows, "ratio_deviation"),
+        epsilons=_column_if_any(rows, "epsilon"),
         iteration_means=statistics.iteration_means(episodes, total_steps // iterations),
         summary=summarize(rows, episodes, total_steps, last),
     )
@@ -284,6 +302,10 @@ def _count(values: Mapping, name: str) -> int:
     if not isinstance(value, int) or not 0 < value < 2**53:
         raise Refusal(f"config.json says {name} {value}; it is a whole number of at least 1")
     return value
+
+
+def _column_if_any(rows: list[dict], name: str) -> np.ndarray:
+    return _column(rows, name) if all(name in row for row in rows) else np.empty(0)
 
 
 def _column(rows: list[dict], name: str) -> np.ndarray:

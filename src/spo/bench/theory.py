@@ -25,7 +25,7 @@ def report(mdps: int, states: int, actions: int, seed: int, out: Path) -> bool:
     """Checks every claim, prints the table, writes the figure; says whether all claims hold."""
     check_ranges(mdps=mdps, states=states, actions=actions, seed=seed)
     objectives = objective_values()
-    findings = all_findings(mdps, states, actions, seed, objectives)
+    findings = all_findings(mdps, states, actions, seed, objectives, power_slope)
     title = f"{mdps} random MDPs, {states} states, {actions} actions, solved exactly"
     Console().print(findings_table(findings, title))
     for path in save(draw_theory(figure_data(states, actions, seed, objectives)), "theory", out):
@@ -51,6 +51,13 @@ def _over_arrays(function: Callable[..., torch.Tensor]) -> Values:
         return function(ratio, torch.full_like(ratio, advantage), epsilon=epsilon).numpy()
 
     return values
+
+
+def power_slope(ratio: np.ndarray, advantage: float, epsilon: float, power: float) -> np.ndarray:
+    """df/dr of `spo-power` as training has it, in double precision."""
+    variable = torch.from_numpy(ratio).requires_grad_()
+    f = OBJECTIVES["spo-power"].function(variable, torch.full_like(variable, advantage), epsilon=epsilon, power=power)
+    return torch.autograd.grad(f.sum(), variable)[0].numpy()
 
 
 def findings_table(findings: list[Finding], title: str) -> Table:

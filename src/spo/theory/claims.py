@@ -3,12 +3,14 @@
 import numpy as np
 
 from spo.theory import improvement, regions
-from spo.theory.alignment import Values, aligned, not_aligned
+from spo.theory.alignment import Slopes, Values, aligned, family_aligned, not_aligned
 from spo.theory.findings import Finding
 
 
-def all_findings(mdps: int, states: int, actions: int, seed: int, objectives: dict[str, Values]) -> list[Finding]:
-    """In the paper's order; `objectives` holds "spo", "ppo-clip" and "simple"."""
+def all_findings(
+    mdps: int, states: int, actions: int, seed: int, objectives: dict[str, Values], power_slope: Slopes
+) -> list[Finding]:
+    """In the paper's order; `objectives` holds "spo", "ppo-clip" and "simple", `power_slope` is that of "spo-power"."""
     random = np.random.default_rng(seed)
     cases = [improvement.random_case(random, states, actions, random.uniform(0.1, 0.99)) for _ in range(mdps)]
     return [
@@ -28,4 +30,5 @@ def all_findings(mdps: int, states: int, actions: int, seed: int, objectives: di
         aligned("Thm 5.2", "f_spo", objectives["spo"], cases, random),
         aligned("§5.1", "f_simple", objectives["simple"], cases, random),
         not_aligned("§5.1", "f_ppo", objectives["ppo-clip"], cases, random),
+        family_aligned("ours", "f_power", power_slope, cases, random),
     ]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from spo.bench.figures import appendix_a, appendix_c, fig1, fig2, fig3, fig4, fig5, fig6, fig7, objectives
+from spo.bench.figures import appendix_a, appendix_c, fig1, fig2, fig3, fig4, fig5, fig6, fig7, objectives, width
 from spo.bench.figures.arguments import FigureArguments
 from spo.bench.figures.style import pyplot
 from spo.errors import Refusal
@@ -38,6 +38,7 @@ FIGURES = {
     "appendix-c-resnet": Figure(
         "training with ResNet-18 on 54 Atari games, of suite atari-resnet", appendix_c.make_games, SWEEP
     ),
+    "width": Figure("realised ratio deviation against return at both depths, of suite width", width.make, SWEEP),
 }
 
 

@@ -23,6 +23,9 @@ COLUMN, PAGE = 3.4, 6.9
 FORMATS = ("svg", "png", "pdf")
 
 Line = str | tuple[int, tuple[float, ...]]
+Marker = str | tuple[int, int, int]
+FOUR_POINTS, THREE_POINTS = (4, 1, 0), (3, 1, 0)
+"""Stars: no letter is left that names a marker with an inside."""
 DASHED, DOTTED, DASH_DOT, LONG = (0, (4, 2)), (0, (1.2, 1.5)), (0, (6, 2, 1.5, 2)), (0, (9, 2))
 LINES = ("-", DASHED, DOTTED, DASH_DOT, LONG)
 OWN = (GREEN, ORANGE, PURPLE, SKY, BLACK)
@@ -36,7 +39,7 @@ class Look:
     label: str
     colour: str
     line: Line
-    marker: str
+    marker: Marker
     is_filled: bool = True  # the marker
 
 
@@ -55,6 +58,8 @@ LOOKS = {
     "aspo": Look("ASPO", BLUE, DASH_DOT, "d"),
     "clip-higher": Look("Clip-Higher", ORANGE, LONG, "H"),
     "espo": Look("ESPO", SKY, DASHED, "h"),
+    "spo-adaptive": Look("SPO adaptive", GREEN, "-", FOUR_POINTS),
+    "spo-power": Look("SPO power", PURPLE, DASH_DOT, THREE_POINTS),
 }
 
 
@@ -64,13 +69,19 @@ def look_of(name: str) -> Look:
 
 
 def looks_of(variants: Mapping[str, Mapping[str, object]]) -> dict[str, Look]:
-    """The looks of a plan's variants: colour and marker by objective; where networks are compared, line by network."""
+    """The looks of a plan's variants: colour and marker by objective; where networks are compared, line by network.
+
+    Of several with the same objective and network the first has its line, and the others (of another width) are dotted.
+    """
     is_compared = any({"hidden", "encoder"} & set(settings) for settings in variants.values())
     bases = _objective_looks(dict.fromkeys(str(own.get("objective", name)) for name, own in variants.items()))
-    return {
-        name: _variant_look(bases[str(own.get("objective", name))], name, own, is_compared)
-        for name, own in variants.items()
-    }
+    looks, taken = {}, set()
+    for name, own in variants.items():
+        look = _variant_look(bases[str(own.get("objective", name))], name, own, is_compared)
+        is_taken = (look.marker, look.colour, look.is_filled) in taken
+        taken.add((look.marker, look.colour, look.is_filled))
+        looks[name] = replace(look, line=DOTTED) if is_compared and is_taken else look
+    return looks
 
 
 def _objective_looks(objectives: Iterable[str]) -> dict[str, Look]:
@@ -81,13 +92,12 @@ def _objective_looks(objectives: Iterable[str]) -> dict[str, Look]:
 
 
 def _variant_look(look: Look, name: str, settings: Mapping[str, object], is_compared: bool) -> Look:
-    """A large network is solid with full markers, a small one dashed with hollow ones; a narrower bound is dotted."""
+    """A large network is solid with full markers, a small one dashed with hollow ones."""
     look = replace(look, label=str(settings.get("label", name)))
     if not is_compared:
         return look
     is_large = len(settings.get("hidden", ())) > 2 or settings.get("encoder") == "resnet18"
-    line = DOTTED if "epsilon" in settings else "-" if is_large else DASHED
-    return replace(look, line=line, is_filled=is_large)
+    return replace(look, line="-" if is_large else DASHED, is_filled=is_large)
 
 
 def told_apart(looks: Mapping[str, Look]) -> dict[str, Look]:

@@ -86,10 +86,9 @@ def largest(curve: Drawn, points: int = POINTS) -> Drawn:
 
 
 def _bounds(results: Results, variants: list[str]) -> tuple[float, ...]:
-    """Every ε of the variants' finished runs."""
+    """Every ε of the variants' finished runs; one that is adapted is no line."""
     finished = [run for cell, run in results.runs.items() if cell.variant in variants and run.state == "finished"]
-    settings = [run.config["resolved"]["objective_settings"] for run in finished]
-    return tuple(sorted({each["epsilon"] for each in settings if "epsilon" in each}))
+    return tuple(sorted({run.epsilon for run in finished if run.epsilon}))
 
 
 def _bands(returns: dict[str, dict[str, Drawn]], has_deviations: bool) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from spo.bench.figures.style import pyplot
 from spo.bench.report.agreement import agreement_section
 from spo.bench.report.markup import Html, element, plural
-from spo.bench.report.outcomes import curve_section, deviation_section, outcome_section
+from spo.bench.report.outcomes import curve_section, deviation_section, outcome_section, width_section
 from spo.bench.report.provenance import (
     command_section,
     departure_section,
@@ -17,6 +17,7 @@ from spo.bench.report.provenance import (
     version_section,
 )
 from spo.bench.report.scores import score_section
+from spo.bench.report.verdict import verdict_section
 from spo.bench.results import Results
 from spo.bench.suites import Sweep
 from spo.errors import Refusal
@@ -28,7 +29,9 @@ SECTIONS = {
     "results": ("Results", outcome_section),
     "curves": ("Learning curves", curve_section),
     "deviations": ("Ratio deviation", deviation_section),
+    "widths": ("Width", width_section),
     "scores": ("Scores", score_section),
+    "verdict": ("Verdict", verdict_section),
     "paper": ("Agreement with the paper", agreement_section),
     "failures": ("Failures", failure_section),
     "settings": ("Settings", setting_section),

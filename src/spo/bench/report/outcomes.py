@@ -1,7 +1,7 @@
 """What came of the runs: the table of tasks and variants, and their curves."""
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -106,10 +106,19 @@ def deviation_section(results: Results) -> Html:
 
 
 def epsilons(results: Results) -> tuple[float, ...]:
-    """The bounds of the objectives that were run."""
-    configs = [run.config["resolved"].get("objective_settings") for run in results.runs.values() if run.config]
-    found = {settings.get("epsilon") for settings in configs if isinstance(settings, Mapping)}
-    return tuple(sorted(float(value) for value in found if isinstance(value, int | float) and value > 0))
+    """The bounds of the objectives that were run; one that is adapted is no line."""
+    return tuple(sorted({run.epsilon for run in results.runs.values() if run.epsilon}))
+
+
+def width_section(results: Results) -> Html:
+    """Nothing where no run adapts its width."""
+    finished = [run for run in results.runs.values() if run.state == "finished"]
+    if not any(len(run.history.epsilons) for run in finished):
+        return Html()
+    seeds = "median and range over the seeds" if results.plan.seeds > 1 else "one seed"
+    words = f"The width ε in force, of objectives that adapt it, in each hundredth of the run: {seeds}."
+    panels = [_panel(results, task, _width_curves, "ε") for task in results.plan.tasks]
+    return section("widths", "Width", _panels(results, panels, words))
 
 
 def _panels(results: Results, panels: list[Html], words: str) -> Html:
@@ -139,6 +148,10 @@ def _return_curves(results: Results, task: str) -> dict[str, Curve]:
 
 def _deviation_curves(results: Results, task: str) -> dict[str, Curve]:
     return _curves(results, partial(results.deviation_curve, task), np.median)
+
+
+def _width_curves(results: Results, task: str) -> dict[str, Curve]:
+    return _curves(results, partial(results.width_curve, task), np.median)
 
 
 def _curves(results: Results, curve_of: Callable, middle: Callable) -> dict[str, Curve]:

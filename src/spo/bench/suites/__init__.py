@@ -1,4 +1,4 @@
-"""Suites: what of the paper is run, as data (the TOML files beside this one), and the plan that a directory follows."""
+"""Suites: what is run, of the paper or our own, as data (the TOML files beside this one), and a directory's plan."""
 
 import dataclasses
 import os
@@ -48,6 +48,7 @@ class Plan:
     settings: Mapping[str, object] = field(default_factory=dict)
     paper: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
     reduced: tuple[str, ...] = ()
+    extra: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # a suite's variants that run only if named
 
     def cells(self) -> list[Cell]:
         """Seed by seed, so that whatever there is time for is spread over all tasks and variants."""
@@ -66,7 +67,7 @@ class Plan:
         return make_config(cell.task, **{"preset": self.preset} | dict(self.settings) | own | common)
 
     def as_json(self) -> dict[str, object]:
-        return dataclasses.asdict(self)
+        return {name: value for name, value in dataclasses.asdict(self).items() if name != "extra"}
 
     @property
     def note(self) -> str:
@@ -111,11 +112,17 @@ def narrowed(
         "steps": parse_steps(steps) if steps else int(plan.steps * (scale or 1)),
         "seeds": seeds or plan.seeds,
         "tasks": _chosen("--tasks", tasks, plan.tasks),
-        "variants": {name: plan.variants[name] for name in _chosen("--variants", variants, tuple(plan.variants))},
+        "variants": _chosen_variants(plan, variants),
     }
     if plan.normalizes not in new["variants"]:
         new["normalizes"] = None
-    return dataclasses.replace(plan, **new, reduced=_reductions(plan, new))
+    return dataclasses.replace(plan, **new, extra={}, reduced=_reductions(plan, new))
+
+
+def _chosen_variants(plan: Plan, wanted: tuple[str, ...]) -> dict[str, Mapping[str, object]]:
+    """Those that are named, or all but the extra ones."""
+    known = dict(plan.variants) | dict(plan.extra)
+    return {name: known[name] for name in _chosen("--variants", wanted or tuple(plan.variants), tuple(known))}
 
 
 def check_seeds(seeds: int) -> None:
@@ -135,7 +142,7 @@ def _reductions(plan: Plan, new: Mapping) -> tuple[str, ...]:
         "steps": (new["steps"], plan.steps),
         "seeds": (new["seeds"], plan.seeds),
         "tasks": (len(new["tasks"]), len(plan.tasks)),
-        "variants": (len(new["variants"]), len(plan.variants)),
+        "variants": (len(set(new["variants"]) & set(plan.variants)), len(plan.variants)),
     }
     return tuple(f"{now:,} of {full:,} {what}" for what, (now, full) in sizes.items() if now < full)
 
