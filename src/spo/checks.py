@@ -179,6 +179,7 @@ def checked(config: Config) -> Config:
         check_range(name, getattr(config, name))
     _check_objective_settings(config)
     _check_width(config)
+    _check_improvement_rule(config)
     _check_batch(config)
     return config
 
@@ -215,6 +216,18 @@ def _check_width(config: Config) -> None:
         return
     bounds = f"a number from {own['epsilon_min']:g} (--epsilon-min) to {own['epsilon_max']:g} (--epsilon-max)"
     raise Refusal(f"--epsilon {own['epsilon']} is not accepted: it must be {bounds}")
+
+
+def _check_improvement_rule(config: Config) -> None:
+    """What would do nothing beside a trust region, whose policy makes one step per iteration, without a rate."""
+    if not config.resolved_objective.trust_region:
+        return
+    rule = f"objective {config.objective}, whose policy makes one step per iteration"
+    if config.lr_schedule == "adaptive-kl":
+        accepted = ", ".join(name for name in typing.get_args(HINTS["lr_schedule"]) if name != "adaptive-kl")
+        raise Refusal(f"--lr-schedule adaptive-kl does not go with {rule}: it must be one of {accepted}")
+    if config.target_kl is not None:
+        raise Refusal(f"--target-kl {config.target_kl} does not go with {rule}: --delta bounds the KL of that step")
 
 
 def _check_batch(config: Config) -> None:
