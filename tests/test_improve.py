@@ -21,7 +21,7 @@ from spo.losses import (
     value_loss,
 )
 from spo.networks import ActorCritic, NumpyActor, TorchActor
-from spo.objectives import OBJECTIVES, Objective
+from spo.objectives import LARGEST_BETA, OBJECTIVES, SMALLEST_BETA, Objective
 from spo.rollout import gae
 from spo.spaces import ObservationLayout
 from spo.speed import ON_CPU, compiled, threads_worth
@@ -360,6 +360,15 @@ def test_the_width_in_force_counts_for_ratios_and_the_start_for_values():
     assert stats[0.2]["rollback_fraction"] == 0.5 and stats[0.6]["rollback_fraction"] == 0
     assert stats[0.2]["value_loss"] == stats[0.6]["value_loss"]
     assert run.config.value_bound == run.improve.loss.value_bound == 0.2
+
+
+@pytest.mark.parametrize("beta, expected", [(2.0**-160, SMALLEST_BETA), (2.0**20, LARGEST_BETA)])
+def test_a_beta_from_before_it_had_bounds_is_used_once_and_then_within_them(beta, expected):
+    run = training("CartPole-v1", objective="ppo-penalty", envs=4, horizon=32)
+    state = run.state()
+    state["improve"]["fed_back"]["beta"] = beta
+    run.restore(state)
+    assert [row["beta"] for row in iterate(run, 2)] == [beta, expected]
 
 
 def test_espo_ends_the_updates_without_stepping_on_the_minibatch():

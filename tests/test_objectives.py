@@ -269,6 +269,17 @@ def test_the_power_family_where_its_pieces_meet(a, power):
     assert slope(objectives.spo_power, 1.0, a, **settings) == a
 
 
+@pytest.mark.parametrize("start", [1.0, 2.0**-200, 2.0**200], ids=["usual", "below the floor", "above the ceiling"])
+@pytest.mark.parametrize("kl, end", [(0.0, objectives.SMALLEST_BETA), (1.0, objectives.LARGEST_BETA)])
+def test_beta_ends_where_a_single_float_still_has_it_and_can_return(start, kl, end):
+    beta = start
+    for _ in range(200):
+        beta = objectives.adapted_beta(beta, kl)
+        assert objectives.SMALLEST_BETA <= beta <= objectives.LARGEST_BETA
+    assert beta == end and 0 < scalar(beta).item() < float("inf")
+    assert objectives.adapted_beta(beta, 1.0 - kl) == (2 * end if kl == 0 else end / 2)
+
+
 @given(advantages, kls, ratios, positive, deltas)
 def test_spu_leaves_distant_states_out_and_differentiates_the_kl_elsewhere(a, kl, r, temperature, state_delta):
     variable = scalar(kl).requires_grad_()

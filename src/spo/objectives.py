@@ -42,9 +42,16 @@ def ppo_penalty(ratio: Tensor, advantage: Tensor, kl: Tensor, *, beta: float = 1
     return ratio * advantage - beta * kl
 
 
+SMALLEST_BETA, LARGEST_BETA = 2.0**-10, 2.0**10
+"""Where adaptation ends. Standardised advantages gain about √(2·KL) at most, which β·KL outweighs from a KL of some
+1/2β² on: these two suit targets from 5e-7 to 5e5, and ten iterations lead back from either to 1. Without a floor, a
+learning rate that falls to 0 takes the KL along, and β is halved until a 32-bit float has only 0 for it."""
+
+
 def adapted_beta(beta: float, kl: float, *, kl_target: float = 0.01) -> float:
-    """β/2 if the mean KL came out below target/1.5, β·2 if above 1.5·target, else β."""
-    return beta / 2 if kl < kl_target / 1.5 else beta * 2 if kl > kl_target * 1.5 else beta
+    """β/2 if the mean KL came out below target/1.5, β·2 if above 1.5·target, else β; within [2⁻¹⁰, 2¹⁰]."""
+    adapted = beta / 2 if kl < kl_target / 1.5 else beta * 2 if kl > kl_target * 1.5 else beta
+    return min(max(adapted, SMALLEST_BETA), LARGEST_BETA)
 
 
 def spu(
