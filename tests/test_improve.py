@@ -25,6 +25,7 @@ from spo.objectives import LARGEST_BETA, OBJECTIVES, SMALLEST_BETA, Objective
 from spo.rollout import gae
 from spo.spaces import ObservationLayout
 from spo.speed import ON_CPU, compiled, threads_worth
+from spo.training import Training
 
 TASKS = {"discrete": "CartPole-v1", "continuous": "Pendulum-v1"}
 
@@ -32,9 +33,24 @@ TASKS = {"discrete": "CartPole-v1", "continuous": "Pendulum-v1"}
 @pytest.mark.parametrize("env", TASKS.values())
 def test_a_full_update_equals_stable_baselines3(env):
     """Equal weights and batch, three epochs of one minibatch (so that no shuffling can differ): equal parameters."""
+    theirs, ours, _ = both_updated(env, learning_rate=3e-4)
+    for name, weight in sb3_weights(theirs.policy).items():
+        torch.testing.assert_close(dict(ours.network.named_parameters())[name], weight, rtol=1e-4, atol=2e-6)
+
+
+def test_the_clip_fraction_is_that_of_stable_baselines3():
+    theirs, _, stats = both_updated("CartPole-v1", learning_rate=0.02)
+    fraction = theirs.logger.name_to_value["train/clip_fraction"]
+    assert fraction > 0.1 and stats["zero_gradient_fraction"] < fraction - 0.02
+    assert stats["clip_fraction"] == pytest.approx(fraction, abs=2.5 / 384)  # two samples may lie on the bound itself
+
+
+def both_updated(env: str, learning_rate: float) -> tuple[PPO, Training, dict[str, float]]:
+    """Stable-Baselines3 and this trainer after the same update, and what this one says of it."""
     theirs = PPO(
         "MlpPolicy",
         DummyVecEnv([lambda: gym.make(env)] * 2),
+        learning_rate=learning_rate,
         n_steps=64,
         batch_size=128,
         n_epochs=3,
@@ -58,11 +74,9 @@ def test_a_full_update_equals_stable_baselines3(env):
         entropy_coef=0.01,
     )
     ours.network.load_state_dict(sb3_weights(theirs.policy))
-    batch = sb3_batch(theirs.rollout_buffer, theirs.policy, env == "CartPole-v1")
-    ours.improve(batch, 3e-4)
+    stats = ours.improve(sb3_batch(theirs.rollout_buffer, theirs.policy, env == "CartPole-v1"), learning_rate)
     theirs.train()
-    for name, weight in sb3_weights(theirs.policy).items():
-        torch.testing.assert_close(dict(ours.network.named_parameters())[name], weight, rtol=1e-4, atol=2e-6)
+    return theirs, ours, stats
 
 
 def sb3_weights(policy) -> dict[str, torch.Tensor]:
@@ -177,8 +191,8 @@ def test_value_loss_takes_the_larger_of_plain_and_clipped():
 def test_ratio_statistics():
     stats = ratio_statistics(torch.tensor([1.0, 1.5, 0.7, 1.1]).log(), 0.2)
     assert stats["ratio_deviation"].item() == pytest.approx((0.5 + 0.3 + 0.1) / 4, rel=1e-5)
-    assert stats["ratio_max"].item() == pytest.approx(0.5, rel=1e-5)
-    assert stats["outside_fraction"].item() == 0.5
+    assert stats["ratio_deviation_sample_max"].item() == pytest.approx(0.5, rel=1e-5)
+    assert stats["clip_fraction"].item() == 0.5
 
 
 def test_logged_ratios_stay_finite_but_are_not_those_of_the_objective():
@@ -203,7 +217,7 @@ def test_beyond_the_bound_ppo_leaves_samples_alone_and_spo_pulls_them_back():
         rows[objective] = run.improve(batch | {"advantage": advantage, "old_log_prob": old.repeat(64)}, 1e-3)
     assert rows["ppo-clip"]["zero_gradient_fraction"] == 1.0 and rows["ppo-clip"]["rollback_fraction"] == 0.0
     assert rows["spo"]["zero_gradient_fraction"] == 0.0 and rows["spo"]["rollback_fraction"] == 1.0
-    assert rows["spo"]["outside_fraction"] == 1.0 and rows["spo"]["ratio_deviation"] == pytest.approx(0.5, rel=1e-5)
+    assert rows["spo"]["clip_fraction"] == 1.0 and rows["spo"]["ratio_deviation"] == pytest.approx(0.5, rel=1e-5)
 
 
 def test_explained_variance():
@@ -356,7 +370,7 @@ def test_the_width_in_force_counts_for_ratios_and_the_start_for_values():
         width: run.improve.loss(run.parameters.vector, batch, {"epsilon": torch.tensor(width)})[1]
         for width in (0.2, 0.6)
     }
-    assert stats[0.2]["outside_fraction"] == 1 and stats[0.6]["outside_fraction"] == 0
+    assert stats[0.2]["clip_fraction"] == 1 and stats[0.6]["clip_fraction"] == 0
     assert stats[0.2]["rollback_fraction"] == 0.5 and stats[0.6]["rollback_fraction"] == 0
     assert stats[0.2]["value_loss"] == stats[0.6]["value_loss"]
     assert run.config.value_bound == run.improve.loss.value_bound == 0.2

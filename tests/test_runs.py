@@ -1,21 +1,24 @@
 """Whole runs: learning, repetition, the run directory, and what a program does with it."""
 
+import gzip
 import hashlib
 import json
 import shutil
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
 import pytest
 
 import spo
+import spo.metrics
 from probes import ActionReward, EndlessReward, iterate, training
 from spo.errors import Refusal
-from spo.rundir import RunDirectory, summarize
+from spo.rundir import FORMER_NAMES, RunDirectory, summarize
 
 TIMES = ("wall_time", "steps_per_second")
 METRICS = """iteration env_steps wall_time steps_per_second learning_rate policy_loss value_loss entropy
-explained_variance grad_norm ratio_deviation ratio_deviation_max ratio_max kl kl_reverse outside_fraction
+explained_variance grad_norm ratio_deviation ratio_deviation_max ratio_deviation_sample_max kl kl_reverse clip_fraction
 zero_gradient_fraction""".split()
 
 
@@ -81,6 +84,60 @@ def test_tensorboard_has_the_tags_that_people_know(run):
     rows = RunDirectory(run.directory).read_metrics()
     written = [(event.step, event.value) for event in events.Scalars("charts/ratio_deviation")]
     assert written == [(row["env_steps"], pytest.approx(row["ratio_deviation"], rel=1e-6)) for row in rows]
+
+
+def test_tensorboard_calls_each_number_what_others_call_it(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    directory = RunDirectory(tmp_path)
+    directory.config.write_text("{}")
+    sink, row = spo.metrics.TensorBoard(directory), {"env_steps": 7, "wall_time": 1.0}
+    row |= {name: float(number) for number, name in enumerate(METRICS) if name not in row}
+    sink.write(row, [])
+    sink.close()
+    events = EventAccumulator(str(directory.tensorboard))
+    events.Reload()
+    expected = {"losses/clipfrac": "clip_fraction", "losses/zero_gradient_fraction": "zero_gradient_fraction"}
+    expected |= {"charts/SPS": "steps_per_second", "losses/entropy": "entropy"}
+    for tag, name in expected.items():
+        assert [(event.step, event.value) for event in events.Scalars(tag)] == [(7, row[name])]
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_rows_of_earlier_versions_are_read_under_todays_names(is_packed, tmp_path):
+    directory = RunDirectory(tmp_path)
+    old = {"iteration": 1, "ratio_deviation_max": 0.05, "ratio_max": 0.5, "outside_fraction": 0.25}
+    new = {"iteration": 2, "ratio_deviation_max": 0.06, "ratio_deviation_sample_max": 0.6, "clip_fraction": 0.3}
+    content = "".join(json.dumps(row) + "\n" for row in (new | {"iteration": 1}, new, old | {"iteration": 3})).encode()
+    if is_packed:
+        Path(f"{directory.metrics}.gz").write_bytes(gzip.compress(content))
+    else:
+        directory.metrics.write_bytes(content)
+        assert directory.last_metrics() == directory.read_metrics()[-1]
+    rows = directory.read_metrics()
+    assert [row["iteration"] for row in rows] == [1, 2, 3] and {frozenset(row) for row in rows} == {frozenset(new)}
+    assert (rows[2]["ratio_deviation_sample_max"], rows[2]["clip_fraction"]) == (0.5, 0.25)
+
+
+def test_a_run_of_an_earlier_version_goes_on_under_todays_names(tmp_path, monkeypatch):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    former = {today: name for name, today in FORMER_NAMES.items()}
+    settings = {"preset": "classic", "steps": 64, "envs": 2, "horizon": 16, "tensorboard": True, "quiet": True}
+    with monkeypatch.context() as earlier:
+        line = spo.metrics._line
+        earlier.setattr(spo.metrics, "_line", lambda row: line({former.get(key, key): row[key] for key in row}))
+        spo.train(ActionReward, **settings, out=str(tmp_path / "run"))
+    directory = RunDirectory(tmp_path / "run")
+    assert "ratio_max" in json.loads(directory.metrics.read_text().splitlines()[0])
+    spo.resume(directory.path, env=ActionReward, steps=128, quiet=True)
+    rows = directory.read_metrics()
+    assert len(rows) == 4 and {frozenset(row) for row in rows} == {frozenset(rows[-1])}
+    assert "ratio_max" not in json.loads(directory.metrics.read_text().splitlines()[-1])
+    events = EventAccumulator(str(directory.tensorboard))
+    events.Reload()
+    written = [event.value for event in events.Scalars("losses/clipfrac")]
+    assert written == [pytest.approx(row["clip_fraction"], rel=1e-6) for row in rows]
 
 
 def test_a_loaded_policy_acts_as_the_trained_one(run):

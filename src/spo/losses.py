@@ -22,8 +22,8 @@ POLICY_STATISTICS = (
     "entropy",
     "ratio_deviation",
     "ratio_deviation_max",
-    "ratio_max",
-    "outside_fraction",
+    "ratio_deviation_sample_max",
+    "clip_fraction",
     "zero_gradient_fraction",
     "rollback_fraction",
 )
@@ -116,8 +116,8 @@ def ratio_statistics(log_ratio: Tensor, bound: float | Tensor) -> Stats:
     return {
         "ratio_deviation": mean,
         "ratio_deviation_max": mean,
-        "ratio_max": deviation.max(),
-        "outside_fraction": (deviation > bound).float().mean(),
+        "ratio_deviation_sample_max": deviation.max(),
+        "clip_fraction": (deviation > bound).float().mean(),
     }
 
 

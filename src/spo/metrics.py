@@ -47,7 +47,7 @@ def _line(row: Row) -> str:
 
 
 class TensorBoard:
-    """The tags that people know from CleanRL, and the ratio deviation beside them."""
+    """The tags that people know from CleanRL, with its meaning of each, and the paper's own numbers beside them."""
 
     LOSSES = {
         "policy_loss": "losses/policy_loss",
@@ -56,7 +56,8 @@ class TensorBoard:
         "explained_variance": "losses/explained_variance",
         "kl": "losses/kl",
         "grad_norm": "losses/grad_norm",
-        "zero_gradient_fraction": "losses/clipfrac",
+        "clip_fraction": "losses/clipfrac",
+        "zero_gradient_fraction": "losses/zero_gradient_fraction",
         "learning_rate": "charts/learning_rate",
         "steps_per_second": "charts/SPS",
         "ratio_deviation": "charts/ratio_deviation",

@@ -21,6 +21,8 @@ LARGEST_FILE, LARGEST_LOG, LARGEST_TEXT = 2**31, 2**28, 2**23
 LARGEST_HEADER = 2**20
 """Longer headers of safetensors are not parsed: some ten thousand tensors have a place in this."""
 LONGEST_ROW = 65_536
+FORMER_NAMES = {"ratio_max": "ratio_deviation_sample_max", "outside_fraction": "clip_fraction"}
+"""Metrics that rows of earlier versions have under another name; whoever reads rows meets today's only."""
 FEWEST_EPISODES = 8
 """Fewer than these in the last share, and the last so many are taken instead, and marked."""
 
@@ -116,7 +118,7 @@ class RunDirectory:
         with self.metrics.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - LONGEST_ROW))
             lines = file.read().split(b"\n")
-        return json.loads(lines[-2]) if len(lines) > 1 else None
+        return _with_todays_names(json.loads(lines[-2])) if len(lines) > 1 else None
 
     def log_sizes(self) -> dict[str, int]:
         """How long each log is, which is what a checkpoint remembers of it."""
@@ -132,7 +134,7 @@ class RunDirectory:
         return read_json(self.config)
 
     def read_metrics(self) -> list[dict]:
-        return _rows(self.metrics)
+        return [_with_todays_names(row) for row in _rows(self.metrics)]
 
     def read_episodes(self) -> list[dict]:
         return _rows(self.episodes)
@@ -275,6 +277,10 @@ def _rows(path: Path) -> list[dict]:
         return [dict(json.loads(line)) for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
     except (OSError, EOFError, ValueError, TypeError, RecursionError) as error:
         raise Refusal(f"{path} cannot be read: {error}")
+
+
+def _with_todays_names(row: dict) -> dict:
+    return {FORMER_NAMES.get(name, name): value for name, value in row.items()}
 
 
 def _unpacked(path: Path) -> bytes:
