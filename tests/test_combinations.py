@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+import torch
 
 import spo
 from probes import CONTINUOUS, ActionReward
 from spo.checks import HINTS
 from spo.errors import Refusal
-from spo.metrics import Progress
-from spo.objectives import OBJECTIVES, Objective, settings_of
+from spo.metrics import Progress, announce
+from spo.objectives import INPUTS, OBJECTIVES, Objective, settings_of
 from spo.presets import make_config
 from spo.rundir import RunDirectory
 
@@ -71,6 +72,45 @@ def test_every_combination_trains_or_is_refused(objective, tmp_path, monkeypatch
         check_rows(RunDirectory(run.directory).read_metrics(), objective, ends_early=ALWAYS in stops.values())
         check_tags(run.directory / "tensorboard")
         check_progress(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_the_registry_knows_which_objectives_are_parabolas(name):
+    """Led back to the bound from everywhere, for either sign of A: ∂²f/∂r² is one negative number."""
+    objective = OBJECTIVES[name]
+    ratio = torch.linspace(0.05, 3.0, 60, dtype=torch.float64, requires_grad=True)
+    curvatures = []
+    for sign in (1.0, -1.0):
+        inputs = {other: torch.full_like(ratio, 0.01) for other in INPUTS} | {"ratio": ratio}
+        inputs["advantage"] = torch.full_like(ratio, sign)
+        value = objective.function(*[inputs[each] for each in objective.inputs]).sum()
+        (slope,) = torch.autograd.grad(value, ratio, create_graph=True)
+        curvatures.append(torch.autograd.grad(slope.sum() + 0 * ratio.sum(), ratio)[0])
+    curvature = torch.cat(curvatures)
+    is_parabola = bool((curvature < -1e-6).all()) and float(curvature.max() - curvature.min()) < 1e-6
+    assert objective.is_quadratic == is_parabola
+
+
+@pytest.mark.parametrize(
+    "settings, is_told",
+    [
+        ({"objective": "spo"}, True),
+        ({"objective": "simple"}, True),
+        ({"objective": "aspo"}, False),
+        ({"objective": "ppo-clip"}, False),
+        ({"objective": "spo", "lr_kl_target": 0.002}, False),
+        ({"objective": "spo", "lr_kl_target": 0.002, "epsilon": 0.1}, True),
+        ({"objective": "spo", "lr_schedule": "linear"}, False),
+    ],
+    ids=str,
+)
+def test_a_rate_that_would_climb_to_its_cap_is_told_when_the_run_starts(settings, is_told, capsys):
+    announce(make_config("probe", **TINY | {"lr_schedule": "adaptive-kl"} | settings), "choices")
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2 + is_told
+    if is_told:
+        told = f"warning: {settings['objective']} keeps the KL mostly below half of --lr-kl-target"
+        assert lines[2].startswith(told) and "to its cap of 0.01; use --lr-schedule linear, or a target" in lines[2]
 
 
 def check_rows(rows: list[dict], objective: str, ends_early: bool) -> None:

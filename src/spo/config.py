@@ -10,7 +10,7 @@ import tyro
 
 from spo import flags
 from spo.errors import Refusal
-from spo.objectives import OBJECTIVES, Objective, find_objective, settings_of
+from spo.objectives import OBJECTIVES, QUADRATIC_KL, Objective, find_objective, settings_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,6 +220,12 @@ class Config:
         if self.value_clip == "off":
             return None
         return self.ratio_bound if self.value_clip is None else self.value_clip
+
+    @property
+    def outruns_kl_target(self) -> bool:
+        """Whether adaptive-kl would raise the learning rate to its cap, because the objective keeps the KL below it."""
+        follows = self.lr_schedule == "adaptive-kl" and self.resolved_objective.is_quadratic
+        return follows and self.lr_kl_target > QUADRATIC_KL * self.ratio_bound**2
 
     def learning_rate_at(self, iteration: int) -> float | None:
         """lr·(1 − i/iterations), from iteration 0; None where the update adapts it by itself."""

@@ -12,6 +12,8 @@ from rich.text import Text
 
 from spo.config import Config
 from spo.errors import Refusal, printable
+from spo.improve import LARGEST_LEARNING_RATE
+from spo.objectives import QUADRATIC_KL
 from spo.rundir import RunDirectory
 
 Row = dict[str, float]
@@ -140,7 +142,16 @@ def announce(config: Config, choices: str) -> None:
         f"{config.env} · {config.objective} {settings} · preset {config.preset}, {behaviour} · policy {layers}"
         f" · seed {config.seed} · {config.total_steps:,} steps"
     )
-    print(printable(told), choices, sep="\n", file=sys.stderr, flush=True)
+    print(printable(told), choices, *_warnings(config), sep="\n", file=sys.stderr, flush=True)
+
+
+def _warnings(config: Config) -> list[str]:
+    """What is accepted, and still unlikely to be what somebody wants."""
+    if not config.outruns_kl_target:
+        return []
+    why = f"{config.objective} keeps the KL mostly below half of --lr-kl-target {show(config.lr_kl_target)}"
+    instead = f"use --lr-schedule linear, or a target below {show(QUADRATIC_KL * config.ratio_bound**2)}"
+    return [f"warning: {why}, so adaptive-kl raises the rate to its cap of {LARGEST_LEARNING_RATE:g}; {instead}"]
 
 
 def print_summary(config: Config, summary: Row, directory: RunDirectory) -> None:

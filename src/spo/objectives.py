@@ -114,7 +114,7 @@ def ppo_dual_clip(ratio: Tensor, advantage: Tensor, *, epsilon: float = 0.2, dua
 
 
 def aspo(ratio: Tensor, advantage: Tensor, *, epsilon: float = 0.2) -> Tensor:
-    """PPO-Clip where A > 0, SPO where A ≤ 0."""
+    """PPO-Clip where A > 0, SPO where A ≤ 0: the asymmetric objective of FPO++."""
     clipped, quadratic = ppo_clip(ratio, advantage, epsilon=epsilon), spo(ratio, advantage, epsilon=epsilon)
     return torch.where(advantage > 0, clipped, quadratic)
 
@@ -172,7 +172,8 @@ class Objective:
 
     `after_iteration` feeds a setting back: its first parameter names the setting, the others what it depends on.
     `ends_epochs` and `ends_updates` say when an iteration has had enough. Their keyword-only parameters are settings
-    of the objective too.
+    of the objective too. `is_quadratic` says that f is a parabola in r for either sign of A: every sample is led back
+    to the bound, which keeps the KL so low that a learning rate that follows the KL climbs to its cap.
     """
 
     name: str
@@ -182,6 +183,7 @@ class Objective:
     ends_epochs: Callable[..., bool] | None = None
     ends_updates: Callable[..., Tensor] | None = None
     trust_region: dict[str, float] = field(default_factory=dict)  # settings of TRPO's own improvement rule
+    is_quadratic: bool = False
     formula: str = ""
     is_of_the_paper: bool = True
 
@@ -206,13 +208,17 @@ class Objective:
         return self.formula or (inspect.getdoc(self.function) or "no description").split("\n")[0]
 
 
+QUADRATIC_KL = 0.1
+"""Of ε²: under an objective that is quadratic, a learning rate that follows a larger KL climbs to its cap. Measured on
+Pendulum-v1, see docs/objectives.md."""
+
 PPO_PAPER = "Schulman et al., 2017"
 TRULY_PPO = "Wang et al., 2020"
 
 OBJECTIVES = {
     objective.name: objective
     for objective in (
-        Objective("spo", spo, "Xie et al., 2025"),
+        Objective("spo", spo, "Xie et al., 2025", is_quadratic=True),
         Objective("ppo-clip", ppo_clip, PPO_PAPER),
         Objective("ppo-penalty", ppo_penalty, PPO_PAPER, after_iteration=adapted_beta),
         Objective("spu", spu, "Vuong et al., 2019", ends_epochs=kl_reverse_exceeded),
@@ -227,9 +233,9 @@ OBJECTIVES = {
             trust_region={"delta": 0.01, "damping": 0.1, "cg_steps": 10, "backtrack": 0.8, "backtrack_steps": 10},
             formula="max mean(r·A) subject to mean KL(old‖new) ≤ δ: one natural-gradient step with line search.",
         ),
-        Objective("simple", simple, "Xie et al., 2025, §5.1"),
+        Objective("simple", simple, "Xie et al., 2025, §5.1", is_quadratic=True),
         Objective("ppo-dual-clip", ppo_dual_clip, "Ye et al., 2020", is_of_the_paper=False),
-        Objective("aspo", aspo, "asymmetric mixture of PPO-Clip and SPO", is_of_the_paper=False),
+        Objective("aspo", aspo, "Yi et al., 2026 (FPO++)", is_of_the_paper=False),
         Objective("clip-higher", clip_higher, "Yu et al., 2025 (DAPO)", is_of_the_paper=False),
         Objective(
             "espo",
