@@ -4,6 +4,9 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
+from spo.bench.results import Results
 from spo.bench.suites import Cell, Plan, Sweep
 from spo.rundir import append_row, write_json
 
@@ -100,3 +103,15 @@ def _write_iteration(run, iteration: int, value: float, largest: float, episodes
         for number in range(episodes):
             ended = steps - (episodes - 1 - number) * (ENVS * HORIZON // max(episodes, 1))
             file.write(json.dumps({"env": 0, "return": value, "length": 20, "env_steps": ended}) + "\n")
+
+
+def scores_by_hand(results: Results, variant: str, seeds: str = "pooled") -> dict[str, np.ndarray]:
+    """Each run's score on the tasks that have a range, straight from the definition."""
+    lowest, highest = (np.mean, np.mean) if seeds == "per-seed" else (np.min, np.max)
+    scores = {}
+    for task, returns in results.scores(variant).items():
+        runs = [run.history.iteration_means for run in results.finished(task, results.plan.normalizes)]
+        low, high = lowest([min(run) for run in runs]), highest([max(run) for run in runs])
+        if high > low:
+            scores[task] = (returns - low) / (high - low)
+    return scores

@@ -20,7 +20,7 @@ import pytest
 
 from spo import cli
 from spo.bench import statistics
-from spo.bench.aggregates import aggregated
+from spo.bench.aggregates import compared
 from spo.bench.agreement import comparisons, pairs
 from spo.bench.commands import sweep_command
 from spo.bench.figures.style import looks_of, told_apart
@@ -29,7 +29,7 @@ from spo.bench.report.markup import element, join, short, signed
 from spo.bench.results import Results, binned, peaks
 from spo.bench.suites import Cell, Sweep, narrowed, read_suite
 from spo.errors import Refusal
-from sweeps import VERSIONS, deviation, level, make_plan, make_sweep, write_run
+from sweeps import VERSIONS, deviation, level, make_plan, make_sweep, scores_by_hand, write_run
 
 VOID = {"meta", "img", "br"}
 HOSTILE = [
@@ -196,7 +196,7 @@ def test_scores_are_those_of_the_statistics(sweep, whole):
     results, parsed = Results(sweep), Page(whole)
     pooled, per_seed = ([row for row in parsed.rows["scores"] if row[0][0] == "SPO"][i] for i in (0, 1))
     for row, seeds in ((pooled, "pooled"), (per_seed, "per-seed")):
-        found = statistics.aggregates(results.normalized("spo", seeds))
+        found = statistics.aggregates(scores_by_hand(results, "spo", seeds))
         numbers = [numbers[0] for _, numbers in row[1:5]]
         assert numbers == [found[name].value for name in ("median", "iqm", "mean", "optimality_gap")]
         assert f"[{found['iqm'].low:.2f}, {found['iqm'].high:.2f}]" in row[2][0]
@@ -208,7 +208,7 @@ def test_scores_are_those_of_the_statistics(sweep, whole):
 def test_a_task_that_a_variant_has_no_return_on_is_left_out_and_told(tmp_path):
     missing = tuple(Cell("Hill-v0", "spo", seed) for seed in (1, 2, 3))
     sweep = make_sweep(tmp_path / "sweep", without=missing)
-    assert aggregated(Results(sweep)).tasks == ("Dale-v0",)
+    assert compared(Results(sweep)).tasks == ("Dale-v0",)
     assert "Left out: Hill-v0: not all variants have a return on it." in report_of(sweep)
 
 
@@ -218,7 +218,7 @@ def test_a_task_on_which_the_normalising_variant_stands_still_is_left_out(tmp_pa
     sweep = make_sweep(tmp_path / "sweep", plan, without=tuple(flat))
     for cell in flat:
         write_run(sweep, cell, returns=lambda share: 7.0)
-    found = aggregated(Results(sweep))
+    found = compared(Results(sweep))
     assert found.tasks == ("Dale-v0",) and "returns range from 7.0 to 7.0" in found.left_out[0]
 
 

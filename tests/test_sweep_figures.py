@@ -1,5 +1,6 @@
 """Figures of sweeps: what is drawn are the numbers of the results, and the words below say what is missing."""
 
+import html
 import json
 import re
 from pathlib import Path
@@ -12,13 +13,17 @@ from matplotlib.colors import to_hex
 
 from spo import cli
 from spo.bench import random_play, statistics
+from spo.bench.aggregates import compared
 from spo.bench.figures import FIGURES, aggregates, appendix_a, fig4, training
 from spo.bench.figures.style import DASHED, DOTTED, FORMATS, line_style, looks_of, pyplot, short_number
 from spo.bench.figures.sweeps import seed_count
+from spo.bench.report.scores import score_section
 from spo.bench.results import Results
 from spo.bench.suites import Cell, Sweep, narrowed, read_suite, suite_names
 from spo.errors import Refusal
+from spo.rundir import RunDirectory
 from sweep_fixtures import write_sweep
+from sweeps import scores_by_hand
 
 SUITES = {"fig1": "fig1", "fig4": "fig4", "fig5": "table1", "fig6": "fig6", "appendix-a": "atari35"}
 SUITES |= {"appendix-c": "layers-minibatches", "appendix-c-resnet": "atari-resnet", "width": "width"}
@@ -246,19 +251,6 @@ def test_runs_of_the_default_behaviour_say_so(tmp_path):
     assert training.training_curves(results).note == "reduced: 1 of 3 seeds · one seed · default behaviour"
 
 
-@given(st.integers(1, 300), st.integers(1, 40), st.integers(1, 3), st.integers(0, 10**6))
-def test_bins_keep_the_peaks(iterations, points, runs, seed):
-    values = np.random.default_rng(seed).random((runs, iterations))
-    steps, kept = training.largest((np.arange(1, iterations + 1), values), points)
-    assert kept.shape == (runs, min(points, iterations)) and len(steps) == kept.shape[1]
-    np.testing.assert_array_equal(kept.max(1), values.max(1))
-    first = 0
-    for last, column in zip(steps, kept.T, strict=True):
-        np.testing.assert_array_equal(column, values[:, first:last].max(1))
-        first = last
-    assert first == iterations
-
-
 # Aggregates
 
 
@@ -267,10 +259,10 @@ def test_aggregates_are_those_of_the_statistics(baselines):
     figure = aggregates.draw_aggregates(data)
     assert [axis.get_title() for axis in figure.axes] == ["median ↑", "IQM ↑", "mean ↑", "optimality gap ↓"]
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["PPO-Clip", "SPO", "SPU"]
-    own = {name: baselines.normalized(name, "per-seed") for name in baselines.plan.variants}
+    own = {name: scores_by_hand(baselines, name, "per-seed") for name in baselines.plan.variants}
     for metric, axis in zip(statistics.AGGREGATES, figure.axes):
         for row, variant in enumerate(own):
-            interval = statistics.aggregates(baselines.normalized(variant))[metric]
+            interval = statistics.aggregates(scores_by_hand(baselines, variant))[metric]
             bar, stroke = axis.patches[row], axis.lines[row]
             assert bar.get_x() == interval.low and bar.get_x() + bar.get_width() == pytest.approx(interval.high)
             assert bar.get_y() + bar.get_height() / 2 == pytest.approx(row)
@@ -290,14 +282,14 @@ def test_profiles_are_those_of_the_statistics(baselines):
     data = fig4.profiles(baselines)
     figure = fig4.draw_profiles(data)
     profile, efficiency, improvement, _ = figure.axes
-    scores = {name: baselines.normalized(name) for name in baselines.plan.variants}
+    scores = {name: scores_by_hand(baselines, name) for name in baselines.plan.variants}
     for number, (name, values) in enumerate(scores.items()):
         label = baselines.plan.label(name)
         expected = statistics.profile(values, data.thresholds)
         np.testing.assert_array_equal(lines_of(profile)[label], expected.value)
         np.testing.assert_array_equal(band_of(profile, number), (expected.low, expected.high))
         raw = {task: baselines.curve(task, name, fig4.POINTS)[1] for task in TWO}
-        expected = statistics.curve(statistics.iqm, statistics.normalized(raw, baselines.bounds()))
+        expected = statistics.curve(statistics.iqm, compared(baselines).normalized(raw))
         np.testing.assert_array_equal(lines_of(efficiency)[label], expected.value)
         np.testing.assert_array_equal(band_of(efficiency, number), (expected.low, expected.high))
     assert data.thresholds[0] <= 0 and data.thresholds[-1] >= max(each.max() for each in scores["spo"].values())
@@ -314,10 +306,11 @@ def test_all_variants_are_compared_on_the_same_tasks(tmp_path):
     states = {Cell("Hopper-v4", "spo", seed): "running" for seed in (1, 2)}
     states |= {Cell(task, "spu", seed): "waiting" for task in TWO for seed in (1, 2)}
     results = write_sweep(tmp_path, "fig4", states, tasks=TWO, variants=variants, seeds=2)
-    scores = aggregates.compared_scores(results, results.bounds())
+    scores = compared(results).scores()
     assert {name: list(tasks) for name, tasks in scores.items()} == {"ppo-clip": ["Ant-v4"], "spo": ["Ant-v4"]}
     data = aggregates.aggregates(results)
-    assert "left out, because unfinished: SPU, Hopper-v4 · 1 task, 2 seeds" in data.note
+    told = "left out: SPU: no run has a return; Hopper-v4: not all variants have a return on it · 1 task, 2 seeds"
+    assert told in data.note
     assert len(aggregates.draw_aggregates(data).axes[0].patches) == 2
 
 
@@ -337,7 +330,39 @@ def test_tasks_that_no_two_variants_share(tmp_path):
     states = {Cell("Ant-v4", "ppo-clip", 1): "failed", Cell("Hopper-v4", "spo", 1): "failed"}
     write_sweep(tmp_path, "fig4", states, tasks=TWO, variants=("ppo-clip", "spo"), seeds=1)
     sentence = refused("fig4", "--sweep", str(tmp_path))
-    assert "has no task with finished runs of every variant; spo bench fig4" in sentence
+    assert "has no task on which all variants have scores (Ant-v4: no finished run of PPO-Clip ended" in sentence
+    assert "; Hopper-v4: not all variants have a return on it); spo bench fig4" in sentence
+
+
+def test_the_report_and_the_figure_leave_out_the_same(tmp_path):
+    """With failed, silent and missing runs, and a task on which the variant that normalises stands still."""
+    tasks, variants = ("Ant-v4", "HalfCheetah-v4", "Hopper-v4", "Walker2d-v4"), ("ppo-clip", "spo", "spu")
+    states = {Cell("Ant-v4", "spo", 1): "failed", **{Cell(task, "spu", 1): "waiting" for task in tasks}}
+    states |= {Cell("Hopper-v4", "spo", seed): "failed" for seed in (1, 2)}
+    silent = [Cell(task, "spu", 2) for task in tasks]
+    results = write_sweep(tmp_path, "fig4", states, silent, tasks=tasks, variants=variants, seeds=2)
+    for seed in (1, 2):
+        flatten(results.runs[Cell("Walker2d-v4", "ppo-clip", seed)].directory)
+    results = Results(Sweep.open(tmp_path))
+    comparison = compared(results)
+    assert comparison.tasks == ("Ant-v4", "HalfCheetah-v4") and list(comparison.returns) == ["ppo-clip", "spo"]
+    assert sorted(comparison.seed_counts) == [1, 2, 2, 2]  # what failed is not there, and no 0
+    assert [line.split(":")[0] for line in comparison.left_out] == ["Walker2d-v4", "SPU", "Hopper-v4"]
+    figure, page = aggregates.aggregates(results), score_section(results)
+    assert f"left out: {'; '.join(comparison.left_out)} · " in figure.note
+    for sentence in comparison.left_out:
+        assert f"Left out: {sentence}." in html.unescape(page)
+    for variant, intervals in figure.intervals.items():
+        by_hand = {task: scores_by_hand(results, variant)[task] for task in comparison.tasks}
+        assert intervals["mean"].value == pytest.approx(float(statistics.mean(by_hand)))
+        for metric in statistics.AGGREGATES:
+            assert f">{intervals[metric].value:.2f}<".replace("-", "−") in page
+
+
+def flatten(run: RunDirectory) -> None:
+    """The run again with the same return in every episode."""
+    rows = [row | {"return": 7.0} for row in run.read_episodes()]
+    run.episodes.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def test_one_variant_alone_is_drawn(tmp_path):

@@ -12,6 +12,7 @@ from spo.bench.statistics import Interval, iqm, probability_of_improvement
 from spo.bench.suites import Cell, read_suite
 from spo.bench.verdict import MARGIN, Standing, Verdict, _verdict, conclusion, lead, rules_of, verdicts
 from sweep_fixtures import write_sweep
+from sweeps import scores_by_hand
 
 PLAN = read_suite("width")
 RULES = ["ppo-wide", "spo-wide", "spo-adaptive-0.07", "spo-adaptive-0.1", "spo-power"]
@@ -97,7 +98,7 @@ def test_the_verdict_is_of_the_results(study):
     rule, verdict = found
     assert rule == "spo-adaptive-0.1" and not verdict.doubt
     for depth, standing in verdict.standings.items():
-        own, ppo, spo = (study.normalized(f"{name}-{depth}") for name in (rule, "ppo", "spo"))
+        own, ppo, spo = (scores_by_hand(study, f"{name}-{depth}") for name in (rule, "ppo", "spo"))
         assert standing.lead.value == pytest.approx(iqm(own) - max(iqm(ppo), iqm(spo)))
         assert standing.better["spo"].value == pytest.approx(probability_of_improvement(own, spo))
         assert (standing.tasks, standing.seeds) == (3, 5)

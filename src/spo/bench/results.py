@@ -167,17 +167,6 @@ class Results:
         entries = {task: self.entry(task, variant) for task in self.plan.tasks}
         return {task: entry.returns for task, entry in entries.items() if len(entry.returns)}
 
-    def bounds(self, seeds: str = "pooled") -> Mapping[str, statistics.Bounds]:
-        """PPO-Clip's lowest and highest iteration means on each task: what scores are normalised by."""
-        tasks = {task: self.finished(task, self.plan.normalizes) for task in self.plan.tasks}
-        means = {task: [run.history.iteration_means for run in runs] for task, runs in tasks.items() if runs}
-        return statistics.training_bounds(means, seeds)
-
-    def normalized(self, variant: str, seeds: str = "pooled") -> dict[str, np.ndarray]:
-        bounds = self.bounds(seeds)
-        scores = {task: values for task, values in self.scores(variant).items() if task in bounds}
-        return statistics.normalized(scores, bounds)
-
     def curve(self, task: str, variant: str, points: int = 100) -> tuple[np.ndarray, np.ndarray]:
         """Steps (points,), and for each finished run the mean return of the episodes that ended in each bin."""
         runs, edges = self._in_bins(task, variant, points)

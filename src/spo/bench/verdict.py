@@ -59,7 +59,7 @@ class Verdict:
 
 def verdicts(results: Results) -> dict[str, Verdict]:
     """By rule, the best first."""
-    bounds = known_bounds(results, "pooled", [])
+    bounds = {task: kinds["pooled"] for task, kinds in known_bounds(results)[0].items()}
     scores = {
         name: statistics.normalized({task: own for task, own in results.scores(name).items() if task in bounds}, bounds)
         for name in results.plan.variants

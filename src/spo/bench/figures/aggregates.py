@@ -3,14 +3,13 @@
 import dataclasses
 from dataclasses import dataclass
 
-import numpy as np
-
 from spo.bench import statistics
+from spo.bench.aggregates import Comparison, compared
 from spo.bench.commands import sweep_command
 from spo.bench.figures.style import PAGE, SMALL, Look, add_legend, looks_of, pyplot, write_note
 from spo.bench.figures.sweeps import last_share, note_of, seed_count
 from spo.bench.results import Results
-from spo.bench.statistics import Bounds, Interval
+from spo.bench.statistics import Interval
 from spo.bench.suites import read_suite
 from spo.errors import Refusal
 
@@ -33,13 +32,27 @@ class Aggregates:
 
 def aggregates(results: Results) -> Aggregates:
     """Median, IQM, mean and optimality gap of all variants that can be compared."""
-    pooled, own = (compared_scores(results, results.bounds(seeds)) for seeds in ("pooled", "per-seed"))
+    comparison = comparison_of(results)
+    own = comparison.scores("per-seed")
     others = {name: {key: float(f(own[name])) for key, f in statistics.AGGREGATES.items()} for name in own}
-    intervals = {name: statistics.aggregates(scores) for name, scores in pooled.items()}
-    return Aggregates(looks_of(results.plan.variants), intervals, others, scores_note(results, pooled))
+    intervals = {name: statistics.aggregates(scores) for name, scores in comparison.scores().items()}
+    return Aggregates(looks_of(results.plan.variants), intervals, others, scores_note(results, comparison))
 
 
-def check_normalizes(results: Results) -> None:
+def comparison_of(results: Results) -> Comparison:
+    """What the report compares too; a figure without any task is refused."""
+    _check_normalizes(results)
+    comparison = compared(results)
+    if not comparison.tasks:
+        path, why = results.sweep.path, "; ".join(comparison.left_out)
+        command = sweep_command(results.plan, str(path))
+        raise Refusal(
+            f"--sweep {path} has no task on which all variants have scores ({why}); {command} goes on with it"
+        )
+    return comparison
+
+
+def _check_normalizes(results: Results) -> None:
     """Scores are told in terms of one variant's returns, so that one must have been run."""
     plan, path, full = results.plan, results.sweep.path, read_suite(results.plan.suite)
     variant = full.normalizes
@@ -49,35 +62,15 @@ def check_normalizes(results: Results) -> None:
         raise Refusal(f"--sweep {path} has no finished run of {scale}; {command} makes them")
 
 
-def compared_scores(results: Results, bounds: dict[str, Bounds]) -> dict[str, dict[str, np.ndarray]]:
-    """Normalised scores by variant and task: variants with finished runs, on the tasks that all of these finished."""
-    raw = {variant: results.scores(variant) for variant in results.plan.variants}
-    raw = {variant: scores for variant, scores in raw.items() if scores}
-    tasks = _compared_tasks(results, raw, bounds)
-    return {name: statistics.normalized({task: scores[task] for task in tasks}, bounds) for name, scores in raw.items()}
-
-
-def _compared_tasks(results: Results, raw: dict, bounds: dict[str, Bounds]) -> list[str]:
-    tasks = [task for task in results.plan.tasks if task in bounds and all(task in scores for scores in raw.values())]
-    if not tasks:
-        path = results.sweep.path
-        command = sweep_command(results.plan, str(path))
-        raise Refusal(f"--sweep {path} has no task with finished runs of every variant; {command} goes on with it")
-    return tasks
-
-
-def scores_note(results: Results, scores: dict[str, dict[str, np.ndarray]]) -> str:
+def scores_note(results: Results, comparison: Comparison) -> str:
     """Of what the scores are, and which variants and tasks are missing among them."""
-    plan, counts = results.plan, [len(runs) for tasks in scores.values() for runs in tasks.values()]
-    used = set.union(*map(set, scores.values()))
-    missing = [plan.label(name) for name in plan.variants if name not in scores]
-    missing += [task for task in plan.tasks if task not in used]
+    label, counts = results.plan.label(comparison.baseline), comparison.seed_counts
     narrow = " (fewer than ten: the intervals are too narrow)" if min(counts) < 10 else ""
     return note_of(
         results,
-        f"left out, because unfinished: {', '.join(missing)}" if missing else "",
-        f"{len(used)} task{'s' if len(used) > 1 else ''}, {seed_count(counts)}{narrow}",
-        f"scores: 0 and 1 are the lowest and highest iteration mean of {plan.label(plan.normalizes)}, of all its seeds",
+        f"left out: {'; '.join(comparison.left_out)}" if comparison.left_out else "",
+        f"{len(comparison.tasks)} task{'s' if len(comparison.tasks) > 1 else ''}, {seed_count(counts)}{narrow}",
+        f"scores: 0 and 1 are the lowest and highest iteration mean of {label}, of all its seeds",
         last_share(results),
     )
 

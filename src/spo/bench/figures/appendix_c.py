@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from spo.bench.figures.aggregates import aggregates, check_normalizes, draw_aggregates
+from spo.bench.figures.aggregates import aggregates, draw_aggregates
 from spo.bench.figures.arguments import FigureArguments
 from spo.bench.figures.style import save
 from spo.bench.figures.sweeps import results_of
@@ -11,7 +11,6 @@ from spo.bench.figures.training import draw_training, training_curves
 
 def make(arguments: FigureArguments) -> list[Path]:
     results = results_of(arguments, "layers-minibatches")
-    check_normalizes(results)
     return save(draw_aggregates(aggregates(results)), "appendix-c", arguments.out)
 
 

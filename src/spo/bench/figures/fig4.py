@@ -6,14 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from spo.bench import statistics
-from spo.bench.figures.aggregates import (
-    aggregates,
-    check_normalizes,
-    compared_scores,
-    draw_aggregates,
-    draw_intervals,
-    scores_note,
-)
+from spo.bench.aggregates import Comparison
+from spo.bench.figures.aggregates import aggregates, comparison_of, draw_aggregates, draw_intervals, scores_note
 from spo.bench.figures.arguments import FigureArguments
 from spo.bench.figures.style import (
     PAGE,
@@ -29,7 +23,7 @@ from spo.bench.figures.style import (
 )
 from spo.bench.figures.sweeps import ended_curve, results_of
 from spo.bench.results import Results
-from spo.bench.statistics import Interval
+from spo.bench.statistics import Interval, Scores
 
 POINTS = 40
 """Of the curve over training: an interval is computed at each."""
@@ -52,7 +46,6 @@ class Profiles:
 
 def make(arguments: FigureArguments) -> list[Path]:
     results = results_of(arguments, "fig4")
-    check_normalizes(results)
     paths = save(draw_aggregates(aggregates(results)), "fig4", arguments.out)
     return paths + save(draw_profiles(profiles(results)), "fig4-profiles", arguments.out)
 
@@ -61,20 +54,19 @@ def make(arguments: FigureArguments) -> list[Path]:
 
 
 def profiles(results: Results) -> Profiles:
-    bounds, baseline = results.bounds(), results.plan.normalizes
-    scores = compared_scores(results, bounds)
+    comparison = comparison_of(results)
+    scores = comparison.scores()
     thresholds = _thresholds(scores)
-    steps, curves = _normalized_curves(results, bounds, scores)
-    better, others = statistics.probability_of_improvement, [name for name in scores if name != baseline]
+    steps, curves = _normalized_curves(results, comparison)
     return Profiles(
         looks_of(results.plan.variants),
         thresholds,
         {name: statistics.profile(each, thresholds) for name, each in scores.items()},
         steps,
         {name: statistics.curve(statistics.iqm, each) for name, each in curves.items()},
-        {name: statistics.interval(better, scores[name], scores[baseline]) for name in others},
-        baseline,
-        scores_note(results, scores),
+        comparison.improvement(),
+        comparison.baseline,
+        scores_note(results, comparison),
     )
 
 
@@ -83,12 +75,15 @@ def _thresholds(scores: dict) -> np.ndarray:
     return np.linspace(min(0.0, values.min()), max(1.0, values.max()), THRESHOLDS)
 
 
-def _normalized_curves(results: Results, bounds: dict, scores: dict) -> tuple[np.ndarray, dict[str, dict]]:
+def _normalized_curves(results: Results, comparison: Comparison) -> tuple[np.ndarray, dict[str, Scores]]:
     """Steps, and by variant and task the normalised curves (runs, points)."""
-    raw = {name: {task: ended_curve(results, task, name, POINTS) for task in tasks} for name, tasks in scores.items()}
-    steps = next(iter(next(iter(raw.values())).values()))[0]
+    raw = {
+        name: {task: ended_curve(results, task, name, POINTS) for task in comparison.tasks}
+        for name in comparison.returns
+    }
+    steps = raw[comparison.baseline][comparison.tasks[0]][0]
     runs = {name: {task: runs for task, (_, runs) in curves.items()} for name, curves in raw.items()}
-    return steps, {name: statistics.normalized(each, bounds) for name, each in runs.items()}
+    return steps, {name: comparison.normalized(each) for name, each in runs.items()}
 
 
 # Drawing

@@ -53,7 +53,7 @@ def training_curves(results: Results, has_deviations: bool = False, referred: tu
     plan, drawn = results.plan, [variant for variant in results.plan.variants if variant not in referred]
     returns = _by_cell(plan, drawn, lambda *cell: ended_curve(results, *cell, POINTS))
     horizontal = f"horizontal: {last_share(results)}" if referred else ""
-    deviations = _by_cell(plan, drawn, lambda *cell: largest(results.deviation_curve(*cell))) if has_deviations else {}
+    deviations = _by_cell(plan, drawn, lambda *cell: results.deviation_curve(*cell, POINTS)) if has_deviations else {}
     return Curves(
         steps=plan.steps,
         looks=looks_of(plan.variants),
@@ -74,15 +74,6 @@ def _by_cell(plan: Plan, variants: list[str], curve: Callable[[str, str], Drawn]
 def _last_returns(results: Results, task: str, variants: tuple[str, ...]) -> dict[str, float]:
     means = {variant: results.entry(task, variant).mean for variant in variants}
     return {variant: mean for variant, mean in means.items() if mean is not None}
-
-
-def largest(curve: Drawn, points: int = POINTS) -> Drawn:
-    """The largest of each bin of iterations, because a mean would hide the peaks that a table reports."""
-    steps, runs = curve
-    if len(steps) <= points:
-        return steps, runs
-    edges = np.linspace(0, len(steps), points + 1).astype(int)
-    return steps[edges[1:] - 1], np.maximum.reduceat(runs, edges[:-1], axis=1)
 
 
 def _bounds(results: Results, variants: list[str]) -> tuple[float, ...]:

@@ -1,6 +1,7 @@
 """Scores over all tasks, with intervals as numbers and as lines."""
 
-from spo.bench.aggregates import Aggregates, aggregated, fewest_seeds
+from spo.bench import statistics
+from spo.bench.aggregates import Comparison, compared
 from spo.bench.report.markup import Html, element, join, label, number, plural, section, table
 from spo.bench.results import Results
 from spo.bench.statistics import Interval
@@ -17,50 +18,52 @@ def score_section(results: Results) -> Html:
     """Nothing where the plan has no variant to normalise by."""
     if not results.plan.normalizes:
         return Html()
-    pooled, per_seed = aggregated(results), aggregated(results, "per-seed")
+    comparison = compared(results)
     parts = [element("p", "No task has returns of all variants.")]
-    if pooled.tasks:
-        parts = [_pooled_scores(results, pooled), _caution(results, pooled), _per_seed_scores(results, per_seed)]
-    notes = [element("p", f"Left out: {sentence}.", class_="trouble") for sentence in pooled.left_out]
+    if comparison.tasks:
+        parts = [f(results, comparison) for f in (_pooled_scores, _caution, _per_seed_scores)]
+    notes = [element("p", f"Left out: {sentence}.", class_="trouble") for sentence in comparison.left_out]
     return section("scores", "Scores over all tasks", *parts, *notes)
 
 
-def _pooled_scores(results: Results, aggregates: Aggregates) -> Html:
+def _pooled_scores(results: Results, comparison: Comparison) -> Html:
     base = results.plan.label(results.plan.normalizes)
     words = (
-        f"Scores over {plural(len(aggregates.tasks), 'task')}: 0 is the lowest and 1 the highest mean return of an"
+        f"Scores over {plural(len(comparison.tasks), 'task')}: 0 is the lowest and 1 the highest mean return of an"
         f" iteration of {base} in training, of all its seeds together. Brackets: 95\u00a0% intervals of a stratified"
         f" bootstrap over the seeds. Last column: how likely a run is better than one of {base}. "
     )
-    better = {name: aggregates.improvement.get(name) for name in aggregates.scores}
-    chances = [_bar(interval, [Interval(0.5, 0, 1)], "{:.0%}") if interval else "–" for interval in better.values()]
-    rows = [[*row, chance] for row, chance in zip(_rows(results, aggregates), chances)]
+    improvement = comparison.improvement()
+    better = [improvement.get(variant) for variant in comparison.returns]
+    chances = [_bar(interval, [Interval(0.5, 0, 1)], "{:.0%}") if interval else "–" for interval in better]
+    rows = [[*row, chance] for row, chance in zip(_rows(results, comparison, "pooled"), chances)]
     head = ["variant", *STATISTICS.values(), f"better than {base}"]
     return table(head, rows, join([words, label(results.plan.note)]), class_="scores")
 
 
-def _per_seed_scores(results: Results, aggregates: Aggregates) -> Html:
+def _per_seed_scores(results: Results, comparison: Comparison) -> Html:
     base = results.plan.label(results.plan.normalizes)
     words = (
         f"The same with the extremes of each seed of {base}, averaged over its seeds: how much that choice matters. "
     )
     caption = join([words, label(results.plan.note)])
-    return table(["variant", *STATISTICS.values()], _rows(results, aggregates), caption, class_="scores")
+    return table(["variant", *STATISTICS.values()], _rows(results, comparison, "per-seed"), caption, class_="scores")
 
 
-def _caution(results: Results, aggregates: Aggregates) -> Html:
-    seeds = fewest_seeds(results, aggregates.tasks)
+def _caution(results: Results, comparison: Comparison) -> Html:
+    seeds = min(comparison.seed_counts)
     if seeds >= ENOUGH_SEEDS:
         return Html()
     words = f"There are tasks with {plural(seeds, 'seed')} only: intervals from so few are too narrow. {COVERAGE}"
     return element("p", words, class_="caution")
 
 
-def _rows(results: Results, aggregates: Aggregates) -> list[list[object]]:
-    columns = {name: [own[name] for own in aggregates.scores.values()] for name in STATISTICS}
+def _rows(results: Results, comparison: Comparison, seeds: str) -> list[list[object]]:
+    intervals = {variant: statistics.aggregates(own) for variant, own in comparison.scores(seeds).items()}
+    columns = {name: [own[name] for own in intervals.values()] for name in STATISTICS}
     return [
         [results.plan.label(variant), *(_bar(own[name], columns[name]) for name in STATISTICS)]
-        for variant, own in aggregates.scores.items()
+        for variant, own in intervals.items()
     ]
 
 
