@@ -110,7 +110,10 @@ def test_a_rate_that_would_climb_to_its_cap_is_told_when_the_run_starts(settings
     assert len(lines) == 2 + is_told
     if is_told:
         told = f"warning: {settings['objective']} keeps the KL mostly below half of --lr-kl-target"
-        assert lines[2].startswith(told) and "to its cap of 0.01; use --lr-schedule linear, or a target" in lines[2]
+        assert (
+            lines[2].startswith(told)
+            and "to its cap of 0.01; use --lr-schedule linear, or a target of at most" in lines[2]
+        )
 
 
 def check_rows(rows: list[dict], objective: str, ends_early: bool) -> None:

@@ -88,7 +88,7 @@ class Config:
     learning_rate: float
     """Adam's step size at the start."""
     lr_schedule: Literal["linear", "constant", "adaptive-kl"]
-    """Linear decays to zero over the run; adaptive-kl (beyond the paper) follows the KL of each minibatch."""
+    """Linear decays to zero over the run; adaptive-kl (beyond the paper; not for spo) follows each minibatch's KL."""
     lr_kl_target: float = 0.01
     """The KL that --lr-schedule adaptive-kl aims at."""
     adam_eps: float
@@ -106,7 +106,7 @@ class Config:
     value_clip: flags.NumberOrOff = None
     """Bound on the value's change in its loss, or off (unset: the objective's epsilon, else 0.2)."""
     target_kl: flags.OptionalNumber = None
-    """Ends an iteration's epochs once the mean KL(old‖new) over the batch exceeds it."""
+    """Ends an iteration's epochs once the mean KL(old‖new) over the batch exceeds it (not with trpo)."""
     normalize_advantage: Literal["minibatch", "batch", "off"] = "minibatch"
     """Over what advantages are normalised."""
     truncation: Literal["bootstrap", "terminal"] = "bootstrap"

@@ -208,7 +208,7 @@ class Objective:
         return self.formula or (inspect.getdoc(self.function) or "no description").split("\n")[0]
 
 
-QUADRATIC_KL = 0.1
+QUADRATIC_KL = 0.05
 """Of ε²: under an objective that is quadratic, a learning rate that follows a larger KL climbs to its cap. Measured on
 Pendulum-v1, see docs/objectives.md."""
 
