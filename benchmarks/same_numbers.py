@@ -19,7 +19,6 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
 TIMES = {"wall_time", "steps_per_second"}
-RENAMED = {"ratio_max": "ratio_deviation_sample_max", "outside_fraction": "clip_fraction"}
 SMALL = ["--envs", "4", "--horizon", "64", "--epochs", "3"]
 CLASSIC = ["--preset", "classic", "--steps", "1500", *SMALL]
 MUJOCO = ["--preset", "mujoco", "--steps", "1500", *SMALL]
@@ -106,8 +105,10 @@ def read_run(directory: Path) -> dict[str, object]:
 
 
 def read_rows(path: Path) -> list[dict[str, float]]:
+    from spo.rundir import FORMER_NAMES  # late: the older package imports this file too, for its environments
+
     rows = [json.loads(line) for line in path.read_text().splitlines()]
-    return [{RENAMED.get(name, name): row[name] for name in row if name not in TIMES} for row in rows]
+    return [{FORMER_NAMES.get(name, name): row[name] for name in row if name not in TIMES} for row in rows]
 
 
 def compare_rows(before: list[dict], after: list[dict]) -> str:

@@ -386,7 +386,8 @@ def test_gains_are_those_of_the_returns(games):
     assert min(expected.values()) < 0 and axis.get_title() == "SPO ahead in 2 of 3 games"
     words = words_under(figure)
     assert words.startswith("reduced: 2 of 3 seeds, 3 of 35 tasks · means over 2 seeds · returns over the last 10 % of")
-    assert "random: the mean of 20 games with the same pre-processing · the choice of games, the number of seeds" in words
+    ours = "the choice of games, the number of seeds and the formula are ours"
+    assert f"random: the mean of 20 games with the same pre-processing · {ours}" in words
 
 
 def test_a_game_that_neither_plays_better_than_chance(games):

@@ -43,8 +43,8 @@ def ppo_penalty(ratio: Tensor, advantage: Tensor, kl: Tensor, *, beta: float = 1
 
 
 SMALLEST_BETA, LARGEST_BETA = 2.0**-10, 2.0**10
-"""Where adaptation ends. Standardised advantages gain about √(2·KL) at most, which β·KL outweighs from a KL of some
-1/2β² on: these two suit targets from 5e-7 to 5e5, and ten iterations lead back from either to 1. Without a floor, a
+"""Where adaptation ends. Standardised advantages gain about √(2·KL) at most, so a weight β lets the KL grow to about
+1/(2β²): these two suit targets from 5e-7 to 5e5, and ten iterations lead back from either to 1. Without a floor, a
 learning rate that falls to 0 takes the KL along, and β is halved until a 32-bit float has only 0 for it."""
 
 
