@@ -172,8 +172,8 @@ class Objective:
 
     `after_iteration` feeds a setting back: its first parameter names the setting, the others what it depends on.
     `ends_epochs` and `ends_updates` say when an iteration has had enough. Their keyword-only parameters are settings
-    of the objective too. `is_quadratic` says that f is a parabola in r for either sign of A: every sample is led back
-    to the bound, which keeps the KL so low that a learning rate that follows the KL climbs to its cap.
+    of the objective too. `is_quadratic` says that beyond a bound that stays f falls as a parabola in r, for either
+    sign of A: every sample is led back, which keeps the KL so low that a rate that follows it climbs to its cap.
     """
 
     name: str
@@ -253,7 +253,7 @@ OBJECTIVES = {
             formula="SPO; after each iteration ε ← ε·(target/mean |r − 1|)^gain, within its bounds.",
             is_of_the_paper=False,
         ),
-        Objective("spo-power", spo_power, "ours", is_of_the_paper=False),
+        Objective("spo-power", spo_power, "ours", is_quadratic=True, is_of_the_paper=False),
     )
 }
 
