@@ -10,6 +10,7 @@ import argparse
 
 from measure import best_speeds, prepared
 
+from spo.errors import Refusal
 from spo.objectives import OBJECTIVES
 
 
@@ -18,7 +19,12 @@ def main() -> None:
     parser.add_argument("env", nargs="?", default="HalfCheetah-v4")
     parser.add_argument("--rounds", type=int, default=4)
     arguments = parser.parse_args()
-    trainings = {name: prepared(arguments.env, objective=name) for name in OBJECTIVES}
+    trainings = {}
+    for name in OBJECTIVES:
+        try:
+            trainings[name] = prepared(arguments.env, objective=name)
+        except Refusal as refusal:  # not every objective goes with every action space
+            print(refusal)
     speeds = best_speeds(trainings, arguments.rounds, iterations=5)
     print(f"\n{arguments.env}, best of {arguments.rounds} rounds")
     for name, value in speeds.items():

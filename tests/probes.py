@@ -244,6 +244,13 @@ def training(env, **settings) -> "Training":
     return Training(config, EnvMaker(env, config.env_arg))
 
 
+def accepts_box(objective: str) -> bool:
+    """Whether a registered objective goes with Box actions."""
+    from spo.objectives import OBJECTIVES
+
+    return not OBJECTIVES[objective].needs_probabilities
+
+
 def iterate(run: "Training", times: int) -> list[dict]:
     """So many iterations; their metrics rows."""
     return [run.iterate()[0] for _ in range(times)]

@@ -95,6 +95,8 @@ def test_curves_know_the_shapes():
     assert f == pytest.approx([1.0, 1.1, 1.0]) and slope == pytest.approx([1.0, 0.0, -1.0], abs=1e-9)
     f, slope = objective_curve(OBJECTIVES["ppo-clip"], -1.0, [0.5, 1.0, 1.5])
     assert f == pytest.approx([-0.8, -1.0, -1.5]) and slope == pytest.approx([0.0, -1.0, -1.0])
+    f, slope = objective_curve(OBJECTIVES["drpo"], 1.0, [1.0, 1.5, 2.0], delta=0.2)
+    assert f == pytest.approx([1.0, 1.25, 1.0]) and slope == pytest.approx([1.0, 0.0, -1.0], abs=1e-9)
 
 
 def test_the_figure_of_the_objectives(tmp_path):

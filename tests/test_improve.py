@@ -8,7 +8,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import DummyVecEnv
 from torch._inductor import list_options
 
-from probes import ActionReward, Counting, iterate, training
+from probes import ActionReward, Counting, Spaces, accepts_box, iterate, training
 from spo.distributions import distribution_for
 from spo.errors import Refusal
 from spo.improve import AdamState, adam_step, adapted_learning_rate, divergences, explained_variance
@@ -28,6 +28,7 @@ from spo.speed import ON_CPU, compiled, threads_worth
 from spo.training import Training
 
 TASKS = {"discrete": "CartPole-v1", "continuous": "Pendulum-v1"}
+PAIRS = [(name, space) for space in TASKS for name in OBJECTIVES if space == "discrete" or accepts_box(name)]
 
 
 @pytest.mark.parametrize("env", TASKS.values())
@@ -110,8 +111,7 @@ def sb3_batch(buffer, policy, is_discrete: bool) -> dict[str, torch.Tensor]:
     }
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
-@pytest.mark.parametrize("space", TASKS)
+@pytest.mark.parametrize("objective, space", PAIRS)
 def test_the_compiled_update_equals_the_eager_one(objective, space):
     """Every parameter agrees to 1e-5 after an iteration from equal weights and batch."""
     settings = {"objective": objective, "envs": 4, "horizon": 64, "epochs": 4, "hidden": (16,), "entropy_coef": 0.01}
@@ -275,6 +275,8 @@ def test_only_what_an_objective_asks_for_is_computed(monkeypatch):
         wants_kl = bool({"kl", "kl_reverse"} & set(objective.inputs))
         assert bool(asked) == wants_kl == ("old_params" in fields), name
         assert ("next_observation" in fields) == (name == "rpo-reflective"), name
+        given = run.improve.loss.inputs(run.parameters.vector, batch["old_params"], batch)
+        assert set(given) | {"ratio", "advantage"} == set(objective.inputs), name
 
 
 def run_feedback(run):
@@ -299,6 +301,26 @@ def test_kl_is_from_the_old_policy_and_kl_reverse_from_the_new(monkeypatch):
     moved = divergences(run.improve.loss, batch | {"old_params": new_params})
     assert moved["kl"] == pytest.approx(inputs["kl_reverse"].mean().item(), rel=1e-4)
     assert moved["kl_reverse"] == pytest.approx(inputs["kl"].mean().item(), rel=1e-4)
+
+
+@pytest.mark.parametrize("space", [gym.spaces.MultiDiscrete([2, 3]), gym.spaces.MultiBinary(3)], ids=type)
+def test_the_old_probability_is_that_of_the_whole_action(space):
+    """Of several choices and of coins it is the product, whatever the policy has become meanwhile."""
+    run = training(lambda: Spaces(gym.spaces.Box(-1, 1, (3,)), space), objective="drpo", envs=4, horizon=32)
+    _, batch = batch_of(run)
+    moved = run.parameters.vector + 1.0
+    given = run.improve.loss.inputs(moved, batch["old_params"] + 1.0, batch)["old_log_prob"].exp()
+    torch.testing.assert_close(given, joint_probability(space, batch["old_params"], batch["action"]))
+    assert not given.requires_grad and (given > 0).all() and (given < 1).all()
+
+
+def joint_probability(space, params: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
+    if isinstance(space, gym.spaces.MultiBinary):
+        heads = params.sigmoid()
+        return torch.where(action == 1, heads, 1 - heads).prod(-1)
+    parts = params.split(space.nvec.tolist(), -1)
+    chosen = [part.softmax(-1).gather(-1, action[:, [i]])[:, 0] for i, part in enumerate(parts)]
+    return torch.stack(chosen).prod(0)
 
 
 def test_successors_cross_neither_an_episode_nor_the_rollout():

@@ -402,3 +402,67 @@ def test_the_bound_on_the_log_ratio_keeps_its_gradient():
     capped.sum().backward()
     assert capped.tolist() == [1.0, LARGEST_LOG_RATIO]
     assert variable.grad.tolist() == [1.0, 1.0]
+
+
+# Beyond the paper: DRPO and Truly PPO
+
+probabilities = st.floats(0.001, 0.999)
+
+
+def drpo_of(old: float):
+    """DRPO for an action to which the old policy gave this probability."""
+    return lambda ratio, advantage, **settings: objectives.drpo(ratio, advantage, scalar(old).log(), **settings)
+
+
+@given(advantages, probabilities, probabilities, st.floats(0.05, 20))
+def test_the_weight_of_drpo_is_bounded_by_the_change_of_the_probability(a, old, new, delta):
+    """∂f/∂r = A·w with w = 1 − sign(A)·(π − μ)/δ: within 1 ± 1/δ for all probabilities, however rare the action."""
+    weight = slope(drpo_of(old), new / old, a, delta=delta) / a
+    assert weight == pytest.approx(1 - sign(a) * (new - old) / delta, rel=1e-9, abs=1e-9)
+    furthest = 1 - old if sign(a) > 0 else old  # how far the advantage can move the probability
+    assert 1 - furthest / delta - 1e-9 <= weight <= 1 + (1 - furthest) / delta + 1e-9
+    assert abs(weight - 1) < 1 / delta
+
+
+@given(advantages, probabilities, st.floats(0.05, 0.5), ratios)
+def test_drpo_is_spo_with_a_width_of_its_own_for_every_action(a, old, delta, r):
+    """ε = δ/μ, so the peak is at 1 ± δ/μ, where the probability has moved by δ; at r = 1 it is the policy gradient."""
+    as_spo = value(objectives.spo, r, a, epsilon=delta / old)
+    assert value(drpo_of(old), r, a, delta=delta) == pytest.approx(as_spo, rel=1e-9, abs=1e-9)
+    best = 1 + sign(a) * delta / old
+    assert slope(drpo_of(old), best, a, delta=delta) == pytest.approx(0, abs=1e-9 * (1 + abs(a)))
+    assert value(drpo_of(old), best, a, delta=delta) == pytest.approx(a + abs(a) * delta / (2 * old))
+    assert slope(drpo_of(old), 1.0, a, delta=delta) == a
+
+
+def test_drpo_on_a_categorical_whose_answers_are_known():
+    """Of two actions with A = ±1 and probabilities 0.3 and 0.7, the first gains x: the mean f is 2x − 0.4 − x²/δ."""
+    old, advantage = torch.tensor([0.3, 0.7], dtype=torch.float64), torch.tensor([1.0, -1.0], dtype=torch.float64)
+
+    def mean(shift: float, delta: float) -> float:
+        new = old + torch.tensor([shift, -shift], dtype=torch.float64)
+        return (old * objectives.drpo(new / old, advantage, old.log(), delta=delta)).sum().item()
+
+    for shift, delta in ((0.0, 0.2), (0.1, 0.2), (0.3, 0.2), (-0.2, 0.2), (0.4, 12.5)):
+        assert mean(shift, delta) == pytest.approx(2 * shift - 0.4 - shift**2 / delta)
+    assert mean(0.2, 0.2) > max(mean(0.19, 0.2), mean(0.21, 0.2))  # a shift of δ is best
+    assert mean(0.69, 12.5) > mean(0.68, 12.5)  # and with the published δ all of it
+
+
+def test_the_published_delta_of_drpo_never_turns_a_gradient_round():
+    """From δ = 1 on no probability can move as far as the peak: 12.5 leaves 92 % of the gradient or more."""
+    for old in (0.01, 0.5, 0.99):
+        weights = [slope(drpo_of(old), new / old, a) / a for new in (1e-3, 0.5, 1 - 1e-3) for a in (1.0, -1.0)]
+        assert 0.92 <= min(weights) and max(weights) <= 1.08
+    assert slope(drpo_of(0.5), 0.99 / 0.5, 1.0, delta=0.2) < 0  # a smaller one does
+
+
+@given(advantages, deltas, kls, ratios, alphas)
+def test_truly_ppo_penalizes_the_kl_where_the_trigger_says(a, delta, kl, r, alpha):
+    variable, is_triggered = scalar(kl).requires_grad_(), triggers(r, a, kl, delta)
+    f = objectives.truly_ppo(scalar(r), scalar(a), variable, delta=delta, alpha=alpha)
+    f.backward()
+    assert f.item() == pytest.approx(r * a - alpha * kl * is_triggered)
+    assert variable.grad.item() == pytest.approx(-alpha * is_triggered)
+    assert slope(lambda x, y: objectives.truly_ppo(x, y, scalar(kl), delta=delta, alpha=alpha), r, a) == a
+    assert value(lambda x, y: objectives.truly_ppo(x, y, scalar(kl), delta=delta, alpha=0.0), r, a) == r * a

@@ -7,6 +7,7 @@ import types
 import pytest
 import torch
 
+import spo
 from probes import iterate, training
 from spo.errors import Refusal
 from spo.presets import make_config
@@ -15,6 +16,11 @@ from spo.presets import make_config
 def cautious(ratio, advantage, kl, *, width=0.5, epsilon=0.3):
     """r·A minus a penalty of the user's own."""
     return ratio * advantage - width * kl - 0 * epsilon
+
+
+def weighted(ratio, advantage, old_log_prob, *, width=1.0):
+    """A penalty weighted by the old density, whose scale the user knows."""
+    return ratio * advantage - width * old_log_prob.exp() * (ratio - 1).square()
 
 
 def wrong_names(ratio, gain):
@@ -67,6 +73,16 @@ def test_a_function_of_ones_own_trains():
     assert run.config.ratio_bound == 0.3
     assert iterate(run, 2)[1]["kl"] > 0
     assert training("CartPole-v1", objective="my_objectives:cautious", epsilon=0.1).config.ratio_bound == 0.1
+
+
+def test_probabilities_are_not_densities(tmp_path):
+    """DRPO is refused for Box actions before anything is written; a function of one's own may know what it does."""
+    settings = {"objective": "drpo", "out": str(tmp_path / "run"), "steps": 2048}
+    with pytest.raises(Refusal, match="--objective drpo is not accepted for Box actions: .* a density has no scale; "):
+        spo.train("Pendulum-v1", **settings)
+    assert list(tmp_path.iterdir()) == []
+    assert iterate(training("CartPole-v1", objective="drpo"), 1)[0]["kl"] > 0
+    assert iterate(training("Pendulum-v1", objective="my_objectives:weighted"), 1)[0]["kl"] > 0
 
 
 CONFIG_FAULTS = {
@@ -142,6 +158,9 @@ def test_a_setting_that_the_objective_does_not_have():
         ("spo-adaptive", "epsilon", 0.01),
         ("spo-adaptive", "epsilon", 0.995),
         ("spo-power", "power", 1.0),
+        ("drpo", "delta", 0.0),
+        ("truly-ppo", "delta", 0.0),
+        ("truly-ppo", "alpha", -1.0),
     ],
 )
 def test_a_setting_out_of_its_range(objective, setting, bad):

@@ -143,7 +143,7 @@ def test_actor_and_critic_share_the_encoder_and_trpos_critic_leaves_it_alone():
     assert not torch.equal(run.parameters.vector[size:], before[size:])
 
 
-@pytest.mark.parametrize("objective", ["spo", "trpo", "spu", "rpo-reflective"])
+@pytest.mark.parametrize("objective", ["spo", "trpo", "spu", "rpo-reflective", "drpo"])
 def test_masked_actions_are_never_taken(objective):
     Masked.forbidden = 0
     run = training(Masked, objective=objective, envs=8, horizon=128)

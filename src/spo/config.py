@@ -41,7 +41,7 @@ class Config:
     reflection: flags.OptionalNumber = None
     """Weight of the successor's term (rpo-reflective)."""
     alpha: flags.OptionalNumber = None
-    """Slope of the rollback (ppo-rb, tr-ppo-rb)."""
+    """Slope of the rollback (ppo-rb, tr-ppo-rb), or weight of the KL in it (truly-ppo)."""
     beta: flags.OptionalNumber = None
     """Weight of the KL penalty at the start (ppo-penalty)."""
     kl_target: flags.NumberOrOff = None
@@ -51,7 +51,8 @@ class Config:
     state_delta: flags.OptionalNumber = None
     """KL beyond which a state is left out (spu)."""
     delta: flags.OptionalNumber = None
-    """KL bound: of the trigger (tr-ppo, tr-ppo-rb), of the epochs (spu), of the step (trpo)."""
+    """KL bound: of the trigger (tr-ppo, tr-ppo-rb, truly-ppo), of the epochs (spu), of the step (trpo); or change of
+    an action's probability (drpo)."""
     dual_clip: flags.OptionalNumber = None
     """Lower bound of the objective in multiples of a negative advantage (ppo-dual-clip)."""
     deviation_limit: flags.OptionalNumber = None

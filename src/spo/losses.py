@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from spo.config import Config
-from spo.distributions import Distribution
+from spo.distributions import Distribution, Gaussian
 from spo.errors import Refusal
 from spo.networks import FlatParameters
 from spo.objectives import settings_of
@@ -209,6 +209,8 @@ class Loss:
     def inputs(self, vector: Tensor, params: Tensor, batch: Batch) -> dict[str, Tensor]:
         """What the objective asks for besides the ratio, and nothing else."""
         inputs = {"advantage": self._standardized(batch["advantage"], batch)}
+        if "old_log_prob" in self.surrogate.inputs:
+            inputs["old_log_prob"] = batch["old_log_prob"]
         if "kl" in self.surrogate.inputs:
             inputs["kl"] = self.distribution.kl(batch["old_params"], params)
         if "kl_reverse" in self.surrogate.inputs:
@@ -251,6 +253,11 @@ class ValueLoss:
 
 def make_loss(parameters: FlatParameters, distribution: Distribution, config: Config, masked: bool = False) -> Loss:
     surrogate = Surrogate.of(config)
+    if config.resolved_objective.needs_probabilities and isinstance(distribution, Gaussian):
+        raise Refusal(
+            f"--objective {config.objective} is not accepted for Box actions: it weighs with the probability of an"
+            " action, and a density has no scale; accepted are Discrete, MultiDiscrete and MultiBinary"
+        )
     _check_objective(config, surrogate)
     return Loss(
         parameters,
@@ -271,10 +278,11 @@ def _check_objective(config: Config, surrogate: Surrogate) -> None:
     samples = torch.linspace(0.5, 1.5, 6)
     advantage = torch.tensor([1.0, -1.0, 0.5, -0.5, 0.0, 2.0])
     inputs = {name: samples.abs() for name in ("kl", "kl_reverse", "ratio_next", "advantage_next", "has_next")}
+    inputs |= {"advantage": advantage, "old_log_prob": -samples}
     fed_back = config.resolved_objective.fed_back
     feedback = {fed_back: torch.tensor(config.objective_settings[fed_back])} if fed_back else {}
     try:
-        result = surrogate(samples.log(), inputs | {"advantage": advantage}, feedback)
+        result = surrogate(samples.log(), inputs, feedback)
         shape, is_finite = tuple(result.shape), bool(result.isfinite().all())
     except Exception as error:  # whatever a user's function raises
         raise Refusal(f"--objective {config.objective} failed on a sample: {type(error).__name__}: {error}") from error

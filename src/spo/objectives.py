@@ -3,7 +3,8 @@
 Positional parameters are data, one value per sample; keyword-only parameters are settings. The signature is the
 contract: the trainer computes only what a function asks for. Notation: `ratio` r = π_new(a|s) / π_old(a|s),
 `advantage` A after the trainer's normalisation, `kl` = KL(old‖new) and `kl_reverse` = KL(new‖old) of the sample's
-state, `epsilon` ε the width of the ratio bound, `_next` what belongs to the sample that follows in the same episode.
+state, `epsilon` ε the width of the ratio bound, `_next` what belongs to the sample that follows in the same episode,
+`old_log_prob` = log π_old(a|s).
 """
 
 import importlib
@@ -16,7 +17,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-INPUTS = ("ratio", "log_ratio", "advantage", "kl", "kl_reverse", "ratio_next", "advantage_next", "has_next")
+INPUTS = (
+    *("ratio", "log_ratio", "advantage", "kl", "kl_reverse", "ratio_next", "advantage_next", "has_next"),
+    "old_log_prob",
+)
 """What an objective may ask for."""
 SMALLEST_DEVIATION = 1e-6
 """What a mean |r − 1| counts as at least, where a width is fed back: of a policy that did not move."""
@@ -154,6 +158,17 @@ def spo_power(ratio: Tensor, advantage: Tensor, *, epsilon: float = 0.2, power: 
     return ratio * advantage - advantage.abs() * epsilon * wall
 
 
+def drpo(ratio: Tensor, advantage: Tensor, old_log_prob: Tensor, *, delta: float = 12.5) -> Tensor:
+    """r·A − |A|·π_old(a|s)·(r − 1)² / 2δ: SPO on the change of the action's probability, highest where that is ±δ."""
+    return ratio * advantage - advantage.abs() * old_log_prob.exp() * (ratio - 1).square() / (2 * delta)
+
+
+def truly_ppo(ratio: Tensor, advantage: Tensor, kl: Tensor, *, delta: float = 0.03, alpha: float = 5.0) -> Tensor:
+    """r·A, minus α·KL(old‖new) where that KL ≥ δ and the sample has already improved (r·A > A)."""
+    surrogate = ratio * advantage
+    return torch.where((kl >= delta) & (surrogate > advantage), surrogate - alpha * kl, surrogate)
+
+
 def settings_of(function: Callable | None) -> dict[str, float]:
     """The keyword-only parameters of a function, with their defaults."""
     parameters = inspect.signature(function).parameters.values() if function else ()
@@ -186,6 +201,7 @@ class Objective:
     is_quadratic: bool = False
     formula: str = ""
     is_of_the_paper: bool = True
+    needs_probabilities: bool = False  # of actions: a density, which has no scale, will not do
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
@@ -254,6 +270,8 @@ OBJECTIVES = {
             is_of_the_paper=False,
         ),
         Objective("spo-power", spo_power, "ours", is_quadratic=True, is_of_the_paper=False),
+        Objective("drpo", drpo, "Yao et al., 2026", is_of_the_paper=False, needs_probabilities=True),
+        Objective("truly-ppo", truly_ppo, TRULY_PPO, is_of_the_paper=False),
     )
 }
 

@@ -6,8 +6,12 @@ import torch
 
 from spo.objectives import OBJECTIVES, Objective
 
+PROBABILITY = 0.4
+"""What the old policy gives the drawn action, so that a probability of 1 ends the drawing at r = 2.5."""
 SIGMAS = 2.0
 """How far the drawn action lies from the old mean, in standard deviations."""
+SHOWN = {"drpo": {"delta": 0.2}}
+"""Settings of the drawings where the defaults give straight lines."""
 STRIDES = (0.7548776662466927, 0.5698402909980532)
 """Powers of 1/x with x³ = x + 1: multiples of them, modulo 1, fill a square more evenly than random draws."""
 
@@ -22,13 +26,20 @@ def kl_of_ratio(ratio: torch.Tensor) -> torch.Tensor:
     return move.square() / 2
 
 
-def objective_curve(objective: Objective, advantage: float, ratios: list[float]) -> tuple[list[float], list[float]]:
+def objective_curve(
+    objective: Objective, advantage: float, ratios: list[float], **settings: float
+) -> tuple[list[float], list[float]]:
     """f and df/dr over the ratios, for samples of one advantage."""
-    return objective_at(objective, ratios, [advantage] * len(ratios))
+    return objective_at(objective, ratios, [advantage] * len(ratios), **settings)
 
 
-def objective_at(objective: Objective, ratios: list[float], advantages: list[float]) -> tuple[list[float], list[float]]:
-    """f and df/dr of each sample: KL terms move with the ratio, a successor stays at r′ = 1 with A′ = A."""
+def objective_at(
+    objective: Objective, ratios: list[float], advantages: list[float], **settings: float
+) -> tuple[list[float], list[float]]:
+    """f and df/dr of each sample: KL terms move with the ratio, a successor stays at r′ = 1 with A′ = A.
+
+    The old probability is the same everywhere.
+    """
     ratio = torch.tensor(ratios, dtype=torch.float64, requires_grad=True)
     advantage = torch.tensor(advantages, dtype=torch.float64)
     kl = kl_of_ratio(ratio)
@@ -41,8 +52,9 @@ def objective_at(objective: Objective, ratios: list[float], advantages: list[flo
         "ratio_next": torch.ones_like(ratio),
         "advantage_next": advantage,
         "has_next": torch.ones_like(ratio),
+        "old_log_prob": torch.full_like(ratio, math.log(PROBABILITY)),
     }
-    f = objective.function(*(data[name] for name in objective.inputs))
+    f = objective.function(*(data[name] for name in objective.inputs), **settings)
     (slope,) = torch.autograd.grad(f.sum(), ratio)
     return f.tolist(), slope.tolist()
 
@@ -52,9 +64,14 @@ def objective_curves(points: int = 401) -> dict:
     largest = min(2.5, math.exp(SIGMAS**2 / 2) * 0.99)
     ratios = [0.02 + (largest - 0.02) * i / (points - 1) for i in range(points)]
     losses = {name: objective for name, objective in OBJECTIVES.items() if not objective.trust_region}
-    curves = {name: {a: objective_curve(o, a, ratios) for a in (1.0, -1.0)} for name, o in losses.items()}
+    curves = {
+        name: {
+            advantage: objective_curve(objective, advantage, ratios, **SHOWN.get(name, {})) for advantage in (1.0, -1.0)
+        }
+        for name, objective in losses.items()
+    }
     bounds = {name: objective.settings.get("epsilon") for name, objective in losses.items()}
-    return {"ratios": ratios, "curves": curves, "bounds": bounds}
+    return {"ratios": ratios, "curves": curves, "bounds": bounds, "shown": SHOWN}
 
 
 def gradient_points(names: tuple[str, ...] = ("ppo-clip", "spo"), points: int = 110) -> dict:

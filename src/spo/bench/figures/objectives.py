@@ -42,5 +42,5 @@ def _draw_objective(axes, data: dict, name: str) -> None:
         axis.axvline(1, color="0.85", linewidth=0.8, zorder=0)
         for side in (-1, 1) if data["bounds"][name] else ():
             axis.axvline(1 + side * data["bounds"][name], color="0.6", linewidth=0.8, linestyle=":", zorder=0)
-    axes[0].set_title(name)
+    axes[0].set_title(" ".join([name, *(f"--{key} {value:g}" for key, value in data["shown"].get(name, {}).items())]))
     axes[1].set_xlabel("ratio r")

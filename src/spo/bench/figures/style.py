@@ -60,6 +60,8 @@ LOOKS = {
     "espo": Look("ESPO", SKY, DASHED, "h"),
     "spo-adaptive": Look("SPO adaptive", GREEN, "-", FOUR_POINTS),
     "spo-power": Look("SPO power", PURPLE, DASH_DOT, THREE_POINTS),
+    "drpo": Look("DRPO", PURPLE, DASHED, "8"),
+    "truly-ppo": Look("Truly PPO", GREEN, LONG, "1"),
 }
 
 
