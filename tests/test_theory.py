@@ -24,7 +24,9 @@ from spo.theory.bounds import (
     best_of_tv,
     kl,
     kl_bound,
-    kl_penalty,
+    ratio_bound,
+    ratio_deviation,
+    ratio_penalty,
     study,
     surrogate,
     tv,
@@ -37,13 +39,16 @@ from spo.theory.claims import all_findings
 from spo.theory.examples import figure_data
 from spo.theory.findings import CLOSE, ROUNDING, Finding, at_least, at_most
 from spo.theory.improvement import (
+    BOUNDS,
     Case,
     deviation_error,
     difference_error,
     fork_case,
+    forks,
     lead,
+    lower_bound,
     random_case,
-    ratio_deviation,
+    tightness,
     unused,
 )
 from spo.theory.mdp import advantages, performance, state_transitions, visitation
@@ -56,7 +61,8 @@ from spo.theory.regions import (
     gaussian_growth_error,
     gaussian_kl,
     inclusion_margin,
-    mean_for_ratio,
+    random_squeeze,
+    squeezed,
     starved,
     strictness_margin,
     within,
@@ -143,39 +149,90 @@ def test_actions_that_the_old_policy_never_takes_escape_the_ratio(case, moved):
     assert ratio_deviation(case.old, new) / 2 == pytest.approx(moved / 2)
 
 
-# Theorem 3.2 and eq. 4
+# Theorem 3.2, eq. 4 and eq. 10
+
+sizes = st.sampled_from([2.0**power for power in range(-3, 4)])
 
 
 @exactly
 @given(cases())
 def test_lower_bounds_on_random_mdps(case):
-    for divergence in ("TV", "KL"):
-        assert np.min(unused(divergence, [case])) > -ROUNDING
+    for name in BOUNDS:
+        assert np.min(unused(name, [case])) > -ROUNDING
 
 
 @exactly
-@given(gammas, st.floats(0.001, 0.02))
-def test_the_worst_case_meets_the_bounds(gamma, shift):
+@given(gammas, st.integers(6, 9), sizes)
+def test_the_worst_case_meets_the_bounds(gamma, digits, size):
     """Nothing is left of the penalty, so one percent less of it would make the bounds false."""
-    case = fork_case(gamma, shift=shift, tilts=(shift * 1e-7, shift * 1e-7))
-    for divergence, penalty in (("TV", tv_penalty), ("KL", kl_penalty)):
-        assert -ROUNDING < np.min(unused(divergence, [case])) < CLOSE
+    case = fork_case(gamma, shift=2.0**-digits, size=size)
+    for name, (_, penalty) in BOUNDS.items():
+        assert -ROUNDING < np.min(unused(name, [case])) < CLOSE
         assert case.gain < surrogate(case.old, case.new) - 0.99 * penalty(case.old, case.new)
 
 
 @exactly
-@given(gammas, st.floats(0.3, 0.7), st.floats(0.01, 0.2), st.floats(0.01, 0.2), st.floats(0.01, 0.2))
-def test_bounds_of_the_fork_in_closed_form(gamma, chance, shift, tilt, other):
-    """ρ_π and every divergence of the fork are known, and its ξ is 1; two unlike tilts tell ρ_π from ρ_π̃."""
-    case = fork_case(gamma, chance, shift, (tilt, other))
+@given(cases())
+def test_the_ratio_form_is_the_tv_bound(case):
+    np.testing.assert_allclose(ratio_penalty(case.old, case.new), tv_penalty(case.old, case.new), rtol=1e-9)
+    scale = np.abs(case.old.advantage).max() / (1 - case.mdp.gamma)
+    np.testing.assert_allclose(ratio_bound(case.old, case.new), tv_bound(case.old, case.new), atol=1e-9 * scale)
+
+
+TOO_SMALL = {
+    "3 % less": lambda old, new: 0.97,
+    "γ² for γ": lambda old, new: old.gamma,
+    "1 − γ for its square": lambda old, new: 1 - old.gamma,
+    "no ξ": lambda old, new: 1 / xi(old, new),
+}
+"""By what a wrong constant would make the penalty smaller, somewhere."""
+
+
+@pytest.mark.parametrize("fault", TOO_SMALL)
+@pytest.mark.parametrize("name", BOUNDS)
+def test_a_constant_that_is_too_small_breaks_its_row_and_one_too_large_the_row_beside_it(name, fault, monkeypatch):
+    bound, penalty = BOUNDS[name]
+    random = np.random.default_rng(0)
+    sound = [random_case(random, 4, 3, gamma) for gamma in np.linspace(0.1, 0.95, 7)]
+    assert lower_bound("", name, sound).holds and tightness(name, sound).holds
+
+    def replace_penalty(factor):
+        def wrong(old, new):
+            return factor(old, new) * penalty(old, new)
+
+        monkeypatch.setitem(
+            BOUNDS, name, (lambda old, new: bound(old, new) + penalty(old, new) - wrong(old, new), wrong)
+        )
+
+    replace_penalty(TOO_SMALL[fault])
+    assert not lower_bound("", name, sound).holds
+    replace_penalty(lambda old, new: 1 / TOO_SMALL[fault](old, new))
+    assert not tightness(name, sound).holds
+
+
+def test_random_mdps_alone_would_not_notice():
+    """Why forks are among the instances: these leave most of the penalty unused."""
+    random = np.random.default_rng(0)
+    sound = [random_case(random, 4, 3, gamma) for gamma in np.linspace(0.1, 0.95, 7)]
+    for name in BOUNDS:
+        assert np.min(unused(name, sound)) > 0.3
+        assert np.max(unused(name, forks(sound))) < CLOSE
+
+
+@exactly
+@given(gammas, st.floats(0.3, 0.7), st.floats(0.01, 0.2), st.floats(0.01, 0.2), st.floats(0.01, 0.2), sizes)
+def test_bounds_of_the_fork_in_closed_form(gamma, chance, shift, tilt, other, size):
+    """ρ_π, ξ and every divergence of the fork are known; two unlike tilts tell ρ_π from ρ_π̃."""
+    case = fork_case(gamma, chance, shift, (tilt, other), size)
     weights = np.array([1 - gamma, gamma * chance, gamma * (1 - chance)])
-    expected = gamma * (2 * chance - 1) / (1 - gamma)
-    assert xi(case.old, case.new) == pytest.approx(1)
-    assert surrogate(case.old, case.new) == pytest.approx(expected, abs=1e-9)
-    assert case.gain == pytest.approx(expected - 2 * gamma * shift / (1 - gamma), abs=1e-9)
-    factor = 2 * gamma / (1 - gamma) ** 2
+    expected = size * gamma * (2 * chance - 1) / (1 - gamma)
+    assert xi(case.old, case.new) == pytest.approx(size)
+    assert surrogate(case.old, case.new) == pytest.approx(expected, abs=1e-8)
+    assert case.gain == pytest.approx(expected - 2 * size * gamma * shift / (1 - gamma), abs=1e-8)
+    factor = 2 * size * gamma / (1 - gamma) ** 2
     of_tv = weights @ [shift, tilt, other]
-    assert tv_bound(case.old, case.new) == pytest.approx(expected - factor * of_tv)
+    for bound in (tv_bound, ratio_bound):
+        assert bound(case.old, case.new) == pytest.approx(expected - factor * of_tv)
     binary = [shannon(*rows) for rows in zip(case.old.policy, case.new[0])]
     assert kl_bound(case.old, case.new) == pytest.approx(expected - factor * weights @ np.sqrt(np.array(binary) / 2))
 
@@ -216,15 +273,42 @@ def test_kl_is_unbounded_under_one_bounded_ratio(case, seed):
         assert kl(old, new) > 500 * old[0]
 
 
+@sparingly
+@given(seeds, st.integers(1, 8), st.floats(0.05, 1.95), st.floats(1e-3, 0.3))
+def test_kl_of_gaussians_is_unbounded_under_one_bounded_ratio(seed, dimensions, ratio, std):
+    """In a trainer's own Gaussian, which has no correlations, and along any direction in torch's."""
+    action, direction = np.random.default_rng(seed).normal(size=(2, dimensions))
+    direction /= np.linalg.norm(direction)
+    at = torch.from_numpy(action)
+    old = torch.distributions.MultivariateNormal(torch.zeros_like(at), torch.eye(dimensions, dtype=at.dtype))
+    mean, precision = squeezed(action, direction, ratio, std)
+    new = torch.distributions.MultivariateNormal(torch.from_numpy(mean), precision_matrix=torch.from_numpy(precision))
+    assert (new.log_prob(at) - old.log_prob(at)).exp().item() == pytest.approx(ratio, rel=1e-5)
+    assert gaussian_kl(mean, precision) == pytest.approx(torch.distributions.kl_divergence(old, new).item(), rel=1e-5)
+    assert gaussian_growth_error(action, direction, ratio) < CLOSE
+
+
 @exactly
-@given(st.floats(-3, 3), st.floats(0.05, 1.95), st.floats(1e-3, 0.3))
-def test_kl_of_gaussians_is_unbounded_under_one_bounded_ratio(action, ratio, std):
-    mean = mean_for_ratio(action, ratio, std)
-    old, new = (torch.tensor([[m, math.log(s)]], dtype=torch.float64) for m, s in ((0.0, 1.0), (mean, std)))
-    at = torch.tensor([[action]], dtype=torch.float64)
+@given(seeds, st.integers(1, 8), st.floats(0.05, 1.95), st.floats(1e-3, 0.3))
+def test_the_same_with_the_gaussian_of_the_trainer(seed, dimensions, ratio, std):
+    action, axis = np.random.default_rng(seed).normal(size=dimensions), np.eye(dimensions)[0]
+    mean, precision = squeezed(action, axis, ratio, std)
+    log_std = -0.5 * np.log(np.diag(precision))
+    old, new = torch.zeros(1, 2 * dimensions).double(), torch.from_numpy(np.concatenate([mean, log_std]))[None]
+    at = torch.from_numpy(action)[None]
     assert (Gaussian.log_prob(new, at) - Gaussian.log_prob(old, at)).exp().item() == pytest.approx(ratio)
-    assert Gaussian.kl(old, new).item() == pytest.approx(gaussian_kl(mean, std))
-    assert gaussian_growth_error(action, ratio) < CLOSE
+    assert Gaussian.kl(old, new).item() == pytest.approx(gaussian_kl(mean, precision))
+    assert gaussian_growth_error(action, axis, ratio) < CLOSE
+
+
+def test_the_instances_have_several_dimensions_and_correlations():
+    random = np.random.default_rng(0)
+    instances = [random_squeeze(0.2, random) for _ in range(200)]
+    assert {len(action) for action, _, _ in instances} == set(range(1, 9))
+    is_correlated = [np.count_nonzero(direction) > 1 for _, direction, _ in instances]
+    assert 0 < sum(is_correlated) < len(instances)
+    assert all(np.linalg.norm(direction) == pytest.approx(1) for _, direction, _ in instances)
+    assert all(abs(ratio - 1) <= 0.2 for _, _, ratio in instances)
 
 
 @exactly
@@ -432,6 +516,15 @@ def test_each_fault_of_a_slope_is_seen(advantage, epsilon, place):
     assert other.shortfall > 1e-3 and other.jump < ROUNDING and other.convexity < ROUNDING
 
 
+@exactly
+@given(ADVANTAGES, st.floats(0.05, 0.45))
+def test_drpo_is_smooth_and_concave_but_highest_elsewhere(advantage, epsilon):
+    """With δ = ε and π(a|s) = ½ the peak is at 1 ± 2ε, where f is |A|·ε/4 higher than at 1 ± ε."""
+    found = misalignment(OBJECTIVES["drpo"], advantage, epsilon)
+    assert found.jump < 1e-8 and found.convexity < ROUNDING
+    assert found.shortfall == pytest.approx(epsilon / 4, abs=1e-5)
+
+
 # The command
 
 
@@ -439,7 +532,8 @@ def test_every_claim_holds():
     findings = all_findings(3, 4, 3, 1, OBJECTIVES, power_slope)
     assert [finding.claim for finding in findings if not finding.holds] == []
     assert {finding.source for finding in findings} == {
-        *("Thm 3.1", "Thm 3.2", "eq. 4", "Thm 4.1", "eq. 9", "Prop. 4.2", "Thm 4.3", "Thm 5.2", "§5.1", "ours")
+        *("Thm 3.1", "Thm 3.2", "eq. 4", "Thm 4.1", "eq. 9", "eq. 10"),
+        *("Prop. 4.2", "Thm 4.3", "Thm 5.2", "§5.1", "ours"),
     }
     assert findings == all_findings(3, 4, 3, 1, OBJECTIVES, power_slope)
 

@@ -41,8 +41,14 @@ def check_ranges(**given: int) -> None:
 
 
 def objective_values() -> dict[str, Values]:
-    """The objectives of section 5.1, as the trainer uses them, over arrays."""
-    return {name: _over_arrays(OBJECTIVES[name].function) for name in ("spo", "simple", "ppo-clip")}
+    """The objectives of section 5.1 and DRPO, as the trainer uses them, over arrays."""
+    of_the_paper = {name: _over_arrays(OBJECTIVES[name].function) for name in ("spo", "simple", "ppo-clip")}
+    return of_the_paper | {"drpo": _over_arrays(_drpo_of_an_even_choice)}
+
+
+def _drpo_of_an_even_choice(ratio: torch.Tensor, advantage: torch.Tensor, *, epsilon: float) -> torch.Tensor:
+    """DRPO with δ = ε for an action of probability ½."""
+    return OBJECTIVES["drpo"].function(ratio, advantage, torch.full_like(ratio, 0.5).log(), delta=epsilon)
 
 
 def _over_arrays(function: Callable[..., torch.Tensor]) -> Values:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spo.theory.findings import ROUNDING, Finding, at_least, at_most
+from spo.theory.findings import CLOSE, ROUNDING, Finding, at_least, at_most
 from spo.theory.improvement import Case
 from spo.theory.mdp import Array
 
@@ -95,3 +95,9 @@ def not_aligned(source: str, name: str, f: Values, cases: list[Case], random: np
     jumps = (found.jump for found in alignments(f, cases, random))
     claim = f"{name} is not ε-aligned: its slope jumps"
     return at_least(1 - ROUNDING, source, claim, "least jump in |A|", jumps)
+
+
+def misplaced(source: str, name: str, f: Values, cases: list[Case], random: np.random.Generator) -> Finding:
+    shortfalls = (found.shortfall for found in alignments(f, cases, random))
+    claim = f"{name} is not ε-aligned: it is highest elsewhere"
+    return at_least(CLOSE, source, claim, "least shortfall at 1 ± ε in |A|", shortfalls)

@@ -1,4 +1,4 @@
-"""Divergences, the two lower bounds on performance, and their maxima over the trust regions."""
+"""Divergences, the lower bounds on performance, and the maxima of two of them over the trust regions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -80,6 +80,27 @@ def tv_bound(old: Old, new: Array) -> Array:
 def kl_bound(old: Old, new: Array) -> Array:
     """The lower bound of eq. 4, by Pinsker's inequality below the other."""
     return surrogate(old, new) - kl_penalty(old, new)
+
+
+def ratios(old: Old, new: Array) -> Array:
+    """r = π̃/π, and 1 where the old policy never acts: such an action has no ratio, and data never show it."""
+    return np.divide(new, old.policy, out=np.ones_like(new), where=old.policy > 0)
+
+
+def ratio_deviation(old: Old, new: Array) -> Array:
+    """E_{s~ρ_π, a~π}|r − 1|, of which the metric `ratio_deviation` is an estimate."""
+    return (old.policy * np.abs(ratios(old, new) - 1)).sum(-1) @ old.visitation
+
+
+def ratio_penalty(old: Old, new: Array) -> Array:
+    """ξγ/(1 − γ)²·E_{s~ρ_π, a~π}|r − 1|."""
+    return xi(old, new) * old.gamma / (1 - old.gamma) ** 2 * ratio_deviation(old, new)
+
+
+def ratio_bound(old: Old, new: Array) -> Array:
+    """The lower bound of eq. 10: everything in it but ξ is a mean over data of the old policy."""
+    gain = (old.policy * ratios(old, new) * old.advantage).sum(-1) @ old.visitation
+    return gain / (1 - old.gamma) - ratio_penalty(old, new)
 
 
 def tv_radius(delta_kl: float) -> float:

@@ -3,14 +3,14 @@
 import numpy as np
 
 from spo.theory import improvement, regions
-from spo.theory.alignment import Slopes, Values, aligned, family_aligned, not_aligned
+from spo.theory.alignment import Slopes, Values, aligned, family_aligned, misplaced, not_aligned
 from spo.theory.findings import Finding
 
 
 def all_findings(
     mdps: int, states: int, actions: int, seed: int, objectives: dict[str, Values], power_slope: Slopes
 ) -> list[Finding]:
-    """In the paper's order; `objectives` holds "spo", "ppo-clip" and "simple", `power_slope` is that of "spo-power"."""
+    """In the paper's order; `objectives`: "spo", "ppo-clip", "simple" and "drpo"; `power_slope`: that of "spo-power"."""
     random = np.random.default_rng(seed)
     cases = [improvement.random_case(random, states, actions, random.uniform(0.1, 0.99)) for _ in range(mdps)]
     return [
@@ -24,6 +24,8 @@ def all_findings(
         regions.unbounded_kl_within_tv(cases),
         regions.bounded_kl(cases, random),
         improvement.tv_as_ratio_deviation(cases),
+        improvement.lower_bound("eq. 10", "ratio", cases),
+        improvement.tightness("ratio", cases),
         regions.inclusion(cases, random),
         regions.strictness(cases, random),
         improvement.best_bounds(cases),
@@ -31,4 +33,5 @@ def all_findings(
         aligned("§5.1", "f_simple", objectives["simple"], cases, random),
         not_aligned("§5.1", "f_ppo", objectives["ppo-clip"], cases, random),
         family_aligned("ours", "f_power", power_slope, cases, random),
+        misplaced("ours", "f_drpo with δ = ε and π(a|s) = ½", objectives["drpo"], cases, random),
     ]

@@ -65,15 +65,18 @@ def visitation(mdp: MDP, policy: Array) -> Array:
     return (1 - mdp.gamma) * np.linalg.solve(system, start)[..., 0]
 
 
-def fork(gamma: float, chance: float, shift: float, tilts: tuple[float, float]) -> tuple[MDP, Array, Array]:
+def fork(
+    gamma: float, chance: float, shift: float, tilts: tuple[float, float], size: float
+) -> tuple[MDP, Array, Array]:
     """The worst case for the lower bounds: an MDP, an old and a new policy, after which hardly any slack is left.
 
     State 0 chooses once between two states that are never left, the first with probability `chance`. In each of them
-    two actions pay ±1/(2·tilt) and the old policy takes either; the new one tilts by `tilt`, to the better action in
-    the first state and to the worse in the second, so that its advantage is ±1 there. Its choice in state 0 moves by
-    `shift` to the second state: the old policy's data promise what the new policy will not see.
+    two actions pay ±size/(2·tilt) and the old policy takes either; the new one tilts by `tilt`, to the better action in
+    the first state and to the worse in the second, so that its advantage is ±size there. Its choice in state 0 moves by
+    `shift` to the second state: the old policy's data promise what the new policy will not see. Powers of two make
+    every number exact.
     """
-    pay = 1 / (2 * np.array(tilts))
+    pay = size / (2 * np.array(tilts))
     reward = np.array([[0, 0], [pay[0], -pay[0]], [pay[1], -pay[1]]])
     transition = np.zeros((3, 2, 3))
     transition[0, 0, 1] = transition[0, 1, 2] = transition[1, :, 1] = transition[2, :, 2] = 1
