@@ -51,7 +51,7 @@ class Config:
     state_delta: flags.OptionalNumber = None
     """KL beyond which a state is left out (spu)."""
     delta: flags.OptionalNumber = None
-    """KL bound of the trigger (tr-ppo, tr-ppo-rb, truly-ppo), epochs (spu) or step (trpo); probability's move (drpo)."""
+    """KL bound of trigger (tr-ppo, tr-ppo-rb, truly-ppo), epochs (spu) or step (trpo); change of probability (drpo)."""
     dual_clip: flags.OptionalNumber = None
     """Lower bound of the objective in multiples of a negative advantage (ppo-dual-clip)."""
     deviation_limit: flags.OptionalNumber = None

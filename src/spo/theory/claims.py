@@ -10,7 +10,7 @@ from spo.theory.findings import Finding
 def all_findings(
     mdps: int, states: int, actions: int, seed: int, objectives: dict[str, Values], power_slope: Slopes
 ) -> list[Finding]:
-    """In the paper's order; `objectives`: "spo", "ppo-clip", "simple" and "drpo"; `power_slope`: that of "spo-power"."""
+    """In the paper's order; `objectives`: "spo", "ppo-clip", "simple", "drpo"; `power_slope`: that of "spo-power"."""
     random = np.random.default_rng(seed)
     cases = [improvement.random_case(random, states, actions, random.uniform(0.1, 0.99)) for _ in range(mdps)]
     return [
