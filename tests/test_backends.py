@@ -384,7 +384,7 @@ def script(code: str, *arguments: str, wait: bool = True):
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=os.path.dirname(__file__)
     )
-    return process.communicate(timeout=120) + (process.returncode,) if wait else process
+    return process.communicate(timeout=600) + (process.returncode,) if wait else process
 
 
 def test_a_hanging_environment_in_this_process_is_named_by_the_watchdog(tmp_path):

@@ -54,7 +54,10 @@ def test_the_published_ratios_draw_figure_2(tmp_path):
     runs = [str(PUBLISHED.parent / "fig2" / name) for name in ("ppo-clip", "spo")]
     cli.dispatch(["figures", "fig2", "--runs", *runs, "--out", str(tmp_path)])
     drawing = (tmp_path / "fig2.svg").read_text()
-    assert "75% outside" in drawing and "23% outside" in drawing
+    assert "72% outside" in drawing and "26% outside" in drawing and "raw advantage" not in drawing
+    for recorded in read_ratios(tuple(map(Path, runs)), None):  # normalised in minibatches of equal size
+        np.testing.assert_allclose(recorded.advantage.mean(axis=1), 0, atol=1e-6)
+        np.testing.assert_allclose(recorded.advantage.std(axis=1), 1, atol=2e-3)
 
 
 def test_the_followed_samples_end_as_the_page_says(tmp_path):
