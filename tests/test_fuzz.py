@@ -268,9 +268,6 @@ BAD = {
     **dict.fromkeys(("hidden", "critic_hidden"), ["0", "-1", "1.5", "x", "99999999", ""]),
     "record_ratios": ["0", "-1", "1.5", "many", "99999999999"],
     **dict.fromkeys(("dual_clip", "power"), ["1", "0.5", "nan", "wide"]),
-
-
-    "dual_clip": ["1", "0.5", "nan", "wide"],
     "atari_wrappers": CHOICES,
     "env_timeout": ["0", "-1", "nan", "inf", "1e7", "soon"],
     "steps": ["0", "-5", "lots", "nan", "inf", "1e30", "k", ""],
