@@ -1,5 +1,6 @@
 """Environments whose right answers are known, and a way to train on them without a run directory."""
 
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -163,6 +164,18 @@ class Counting(gym.Env):
         return np.array([self.index, self.episode, self.time], dtype=np.float64)
 
 
+class Witness(gym.Env):
+    """Observes whether its process has imported torch."""
+
+    observation_space, action_space = gym.spaces.Box(0, 1, (1,), np.float32), DISCRETE
+
+    def reset(self, *, seed=None, options=None):
+        return np.float32(["torch" in sys.modules]), {}
+
+    def step(self, action):
+        return np.float32(["torch" in sys.modules]), 0.0, False, False, {}
+
+
 class Spaces(gym.Env):
     """Any pair of spaces, sampled at random; the reward is 1 for ever."""
 
@@ -233,7 +246,7 @@ class Catch(gym.Env):
 
 def training(env, **settings) -> "Training":
     """A training on an environment id or a maker of one; eager unless asked, with the classic preset."""
-    from spo.envs.making import EnvMaker
+    from spo.envs.backends import env_maker
     from spo.presets import make_config
     from spo.trainer import name_of
     from spo.training import Training
@@ -241,7 +254,7 @@ def training(env, **settings) -> "Training":
     name = env if isinstance(env, str) else name_of(env)
     defaults = {"preset": "classic", "steps": 10**6, "compile": "off"}
     config = make_config(name, **defaults | settings)
-    return Training(config, EnvMaker(env, config.env_arg))
+    return Training(config, env_maker(config, env))
 
 
 def accepts_box(objective: str) -> bool:

@@ -9,10 +9,15 @@ for package in ("ale_py", "cv2", "envpool"):
     pytest.importorskip(package)
 
 
+import spo
 from probes import iterate, training
+from spo import checkpoint
 from spo.envs.atari import game_of, is_atari
+from spo.envs.backends import choose_backend, env_maker
 from spo.envs.envpool import EnvPool
+from spo.envs.in_process import InProcess
 from spo.envs.making import EnvMaker
+from spo.errors import Refusal
 from spo.evaluation import evaluate_policy
 from spo.presets import make_config, preset_names, read_preset
 
@@ -100,6 +105,94 @@ def test_backends_show_the_same_pictures_and_rewards():
         step = pool.step(np.array([action]))
         np.testing.assert_array_equal(step.observation[0][-1], expected[-1])
         assert step.reward[0] == reward
+
+
+def by_the_libraries(game: str) -> gym.Env:
+    """The authors' chain, of the wrappers that they imported (atari/main.py of their repository)."""
+    from stable_baselines3.common import atari_wrappers
+
+    env = gym.make(f"{game}NoFrameskip-v4")
+    env = atari_wrappers.MaxAndSkipEnv(atari_wrappers.NoopResetEnv(env, noop_max=30), skip=4)
+    env = atari_wrappers.EpisodicLifeEnv(env)
+    if "FIRE" in env.unwrapped.get_action_meanings():
+        env = atari_wrappers.FireResetEnv(env)
+    env = gym.wrappers.GrayscaleObservation(gym.wrappers.ResizeObservation(env, (84, 84)))
+    return gym.wrappers.FrameStackObservation(env, 4)
+
+
+@pytest.mark.parametrize("game, steps", [("Breakout", 400), ("Asterix", 150)])
+def test_the_authors_wrappers_are_those_of_the_libraries_frame_by_frame(game, steps):
+    """Breakout waits for FIRE and is over within so many random steps; Asterix knows no FIRE."""
+    pytest.importorskip("stable_baselines3")
+    ours, theirs = EnvMaker(game, {}, "authors")(), by_the_libraries(game)
+    draw, ends, games = np.random.default_rng(0), 0, 0
+    seen, expected = ours.reset(seed=1)[0], theirs.reset(seed=1)[0]
+    np.testing.assert_array_equal(seen, expected)
+    for _ in range(steps):
+        action = draw.integers(ours.action_space.n)
+        (seen, *outcome, info), (expected, *known, _) = ours.step(action), theirs.step(action)
+        np.testing.assert_array_equal(seen, expected)
+        assert outcome == known
+        if any(outcome[1:]):
+            ends, games = ends + 1, games + (not info["life_lost"])
+            np.testing.assert_array_equal(ours.reset()[0], theirs.reset()[0])
+        assert ours.unwrapped.ale.getFrameNumber() == theirs.unwrapped.ale.getFrameNumber()
+    assert ends >= 1 and (games >= 1 or game == "Asterix")
+
+
+def test_the_standard_wrappers_are_not_the_authors():
+    usual, authors = EnvMaker("Breakout", {})(), EnvMaker("Breakout", {}, "authors")()
+    pictures = [env.reset(seed=1)[0] for env in (usual, authors)]
+    assert authors.unwrapped.ale.getFrameNumber() - usual.unwrapped.ale.getFrameNumber() == 4
+    assert pictures[0].shape == pictures[1].shape == (4, 84, 84) and (pictures[0] != pictures[1]).any()
+
+
+def test_what_paper_means_for_games():
+    config = make_config("Breakout", paper=True)
+    assert config.atari_wrappers == "authors" and env_maker(config).atari_wrappers == "authors"
+    assert choose_backend(config, 2) == ("gymnasium", "EnvPool does not have the authors' wrappers")
+    asked = make_config("Breakout", paper=True, backend="envpool")
+    assert choose_backend(asked, 2) == ("envpool", "as asked, without the authors' wrappers")
+    assert env_maker(asked).atari_wrappers == "standard"  # what its policy knows, for evaluations
+    assert make_config("Breakout", paper=True, atari_wrappers="standard").atari_wrappers == "standard"
+    assert make_config("Breakout").atari_wrappers == make_config("Hopper-v4", paper=True).atari_wrappers == "standard"
+    with pytest.raises(Refusal, match="--atari-wrappers authors is not accepted: Hopper-v4 is no Atari game"):
+        make_config("Hopper-v4", atari_wrappers="authors")
+
+
+def test_the_authors_wrappers_are_replayed_exactly():
+    """Over lost lives and a finished game: what follows is what followed."""
+    make, draw = EnvMaker("Breakout", {}, "authors"), np.random.default_rng(0)
+    envs, again = (InProcess(make, range(2), seed=1) for _ in range(2))
+    envs.reset()
+    steps = [envs.step(draw.integers(4, size=2)) for _ in range(400)]
+    assert any(step.episodes for step in steps) and sum(step.terminated.sum() for step in steps) > 8
+    again.reset()
+    assert again.restore(envs.state()) == {}
+    for _ in range(60):
+        action = draw.integers(4, size=2)
+        step, repeated = envs.step(action), again.step(action)
+        np.testing.assert_array_equal(repeated.observation, step.observation)
+        np.testing.assert_array_equal(repeated.reward, step.reward)
+        np.testing.assert_array_equal(repeated.terminated, step.terminated)
+        assert repeated.episodes == step.episodes
+
+
+@pytest.mark.parametrize("backend", ["gymnasium", "envpool"])
+def test_a_run_of_an_earlier_version_keeps_its_backend_and_its_wrappers(backend, tmp_path):
+    """Then --paper chose EnvPool with two threads, and config.json named no wrappers."""
+    settings = SHORT | {"steps": 64, "checkpoint_every": 1, "compile": "off", "quiet": True, "rebuild_every": 1}
+    settings |= {"backend": backend, "atari_wrappers": "standard", "paper": True, "threads": 1}
+    spo.train("Breakout", **settings, out=str(tmp_path / "run"), callback=lambda training, row: False)
+    config = tmp_path / "run" / "config.json"
+    record = checkpoint.unsealed(config.read_bytes())
+    del record["settings"]["atari_wrappers"]
+    record["settings"]["backend"] = "auto"
+    config.write_bytes(checkpoint.canonical(checkpoint.sealed(record)))
+    seen = []
+    spo.resume(tmp_path / "run", quiet=True, callback=lambda training, row: seen.append(training))
+    assert (seen[0].backend, seen[0].make_env.atari_wrappers) == (backend, "standard")
+    assert seen[0].departures == [] and seen[-1].iteration == 2
 
 
 def test_evaluation_plays_whole_games():

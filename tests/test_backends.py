@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from probes import Counting, EndlessReward, iterate, training
+from spo.cli import parse_train
 from spo.envs import shared
 from spo.envs.backends import choose_backend
 from spo.envs.in_process import InProcess
@@ -166,6 +167,16 @@ def test_the_rule_of_auto():
     assert chosen("Breakout", 1) == "gymnasium" and chosen("Breakout", 2) == "envpool"
     assert chosen("Humanoid-v4", 2, env_arg={"xml_file": "mine.xml"}) == "gymnasium"
     assert chosen("Humanoid-v4", 2, backend="process") == "process"
+
+
+@needs_envpool
+@pytest.mark.parametrize("setting", ["rebuild_every", "seam_every"])
+def test_a_pool_is_rebuilt_after_the_steps_of_so_many_iterations(setting):
+    run = training("CartPole-v1", backend="envpool", envs=2, horizon=16, minibatches=2, **{setting: 3})
+    assert (run.config.rebuild_every, run.envs.rebuild_after_steps, run.rebuild_every) == (3, 48, 3)
+    run.envs.close()
+    from_flags = parse_train(["CartPole-v1", f"--{setting.replace('_', '-')}", "3"])
+    assert from_flags.rebuild_every == 3
 
 
 def test_a_callable_is_never_taken_for_a_game():
@@ -373,7 +384,7 @@ def script(code: str, *arguments: str, wait: bool = True):
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=os.path.dirname(__file__)
     )
-    return process.communicate(timeout=120) + (process.returncode,) if wait else process
+    return process.communicate(timeout=600) + (process.returncode,) if wait else process
 
 
 def test_a_hanging_environment_in_this_process_is_named_by_the_watchdog(tmp_path):
@@ -414,3 +425,23 @@ def test_workers_end_with_a_killed_parent():
     while any(os.path.exists(f"/proc/{pid}") for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
+
+
+def test_no_worker_imports_torch():
+    """An environment says whether its process has; this one has, because it knows the types of actions."""
+    out, err, code = script(
+        """
+        import numpy as np
+        from probes import Witness
+        from spo.envs.in_process import InProcess
+        from spo.envs.processes import Processes
+        from spo.envs.shared import shared_envs
+        if __name__ == "__main__":
+            here = lambda share: InProcess(Witness, share, seed=1)
+            for envs in (shared_envs(Witness, here, 2, 2, 1, "auto", 9), Processes(Witness, 2, 1, 2, 60.0)):
+                envs.reset()
+                print(*envs.step(np.zeros(2, np.int64)).observation[:, 0])
+                envs.close()
+        """
+    )
+    assert (out.split(), code) == (["1.0", "0.0", "0.0", "0.0"], 0), err

@@ -14,7 +14,7 @@ from spo import cli
 from spo.bench import toy
 from spo.bench.curves import SIGMAS, gradient_points, kl_of_ratio, objective_curve, objective_curves
 from spo.bench.figures import FIGURES
-from spo.bench.figures.fig2 import LARGEST_DRAWN, MOST_POINTS, last_epoch, scattered
+from spo.bench.figures.fig2 import LARGEST_DRAWN, MOST_FOLLOWED, MOST_POINTS, followed, last_epoch, scattered
 from spo.bench.figures.fig3 import draw_gradients
 from spo.bench.figures.fig7 import draw_toy
 from spo.bench.figures.objectives import draw_objectives
@@ -25,12 +25,12 @@ from spo.errors import Refusal
 from spo.objectives import OBJECTIVES
 
 
-def drawn_twice(name: str, out: Path, *arguments: str) -> dict[str, bytes]:
+def drawn_twice(figure: str, out: Path, *arguments: str, name: str | None = None) -> dict[str, bytes]:
     """The files that a figure writes by their ending, the same both times."""
     files = []
     for _ in range(2):
-        cli.dispatch(["figures", name, "--out", str(out), *arguments])
-        files.append({ending: (out / f"{name}.{ending}").read_bytes() for ending in FORMATS})
+        cli.dispatch(["figures", figure, "--out", str(out), *arguments])
+        files.append({ending: (out / f"{name or figure}.{ending}").read_bytes() for ending in FORMATS})
     assert files[0] == files[1]
     assert files[0]["png"].startswith(b"\x89PNG") and files[0]["pdf"].startswith(b"%PDF")
     return files[0]
@@ -114,13 +114,14 @@ def test_the_figure_of_the_objectives(tmp_path):
 
 
 def write_run(path: Path, objective: str, iterations: dict[int, np.ndarray], epsilon: float = 0.2) -> Path:
-    """A run directory with recorded ratios (epochs, samples); the advantage of a sample is its number."""
+    """A run directory with recorded ratios; a sample's advantage is its number, with the epoch as decimals."""
     (path / "ratios").mkdir(parents=True)
     settings = {"env": "Humanoid-v4", "objective": objective}
     config = {"settings": settings, "resolved": {"objective_settings": {"epsilon": epsilon}}}
     (path / "config.json").write_text(json.dumps(config))
     for iteration, ratio in iterations.items():
-        tensors = {"ratio": ratio, "advantage": np.arange(ratio.shape[-1], dtype=np.float32)}
+        advantage = np.arange(ratio.shape[1]) + np.arange(len(ratio))[:, None] / (2 * len(ratio))
+        tensors = {"ratio": ratio, "advantage": advantage.astype(np.float32)}
         (path / "ratios" / f"{iteration}.safetensors").write_bytes(tensors_to_bytes(tensors))
     return path
 
@@ -161,6 +162,7 @@ def test_the_scatter_holds_samples_of_the_run(tmp_path):
         is_there = np.round(epoch) == number
         assert is_there.sum() == MOST_POINTS
         samples = advantage[is_there].astype(int)
+        np.testing.assert_allclose(advantage[is_there] - samples, (number - 1) / 6, atol=1e-3)
         assert len(set(samples)) == MOST_POINTS
         np.testing.assert_array_equal(deviation[is_there], np.minimum(ratio[number - 1, samples] - 1, LARGEST_DRAWN))
 
@@ -183,6 +185,39 @@ def test_a_width_that_is_adapted_is_that_of_the_iteration(tmp_path):
             continue
         with pytest.raises(Refusal, match=words):
             read_ratios((run,), None)
+
+
+def test_followed_samples_keep_their_ratio_and_advantage_from_epoch_to_epoch(tmp_path):
+    ratio = ratios(0.3, epochs=100, samples=200)
+    ratio[:, :100] = 1e9
+    (recorded,) = read_ratios((write_run(tmp_path / "run", "spo", {1: ratio}),), None)
+    deviation, advantage = followed(recorded)
+    assert deviation.shape == (101, MOST_FOLLOWED) and advantage.shape == (100, MOST_FOLLOWED)
+    samples = advantage[0].astype(int)
+    assert len(set(samples)) == MOST_FOLLOWED and (advantage.astype(int) == samples).all()
+    assert (deviation[0] == 0).all()
+    np.testing.assert_array_equal(deviation[1:], np.minimum(ratio[:, samples] - 1, LARGEST_DRAWN))
+
+
+def test_the_authors_form_of_figure_2(runs, tmp_path):
+    files = drawn_twice("fig2", tmp_path / "out", "--follow", "--runs", *runs, name="fig2-follow")
+    assert max(map(len, files.values())) < 500_000 and "mean |r − 1|" in files["svg"].decode()
+    with pytest.raises(Refusal, match="ppo-clip --envs 8 .* --epochs 100 --steps 64 --record-ratios 1 and spo train"):
+        cli.dispatch(["figures", "fig2", "--follow"])
+    with pytest.raises(Refusal, match="--follow is not accepted: figure fig3 does not read it"):
+        cli.dispatch(["figures", "fig3", "--follow"])
+
+
+def test_raw_advantages_of_earlier_versions_are_read_and_named(runs, tmp_path):
+    run = write_run(tmp_path / "run", "spo", {})
+    tensors = {"ratio": ratios(0.1, 3, 5), "advantage": np.arange(5, dtype=np.float32)}
+    (run / "ratios" / "1.safetensors").write_bytes(tensors_to_bytes(tensors))
+    (recorded,) = read_ratios((run,), None)
+    assert recorded.is_raw and (recorded.advantage == np.arange(5)).all() and recorded.advantage.shape == (3, 5)
+    cli.dispatch(["figures", "fig2", "--runs", str(run), "--out", str(tmp_path)])
+    assert "raw advantage" in (tmp_path / "fig2.svg").read_text()
+    cli.dispatch(["figures", "fig2", "--runs", *runs, "--out", str(tmp_path)])
+    assert "raw advantage" not in (tmp_path / "fig2.svg").read_text()
 
 
 def test_missing_ratios_name_the_command_that_makes_them(runs, tmp_path):

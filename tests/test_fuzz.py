@@ -253,7 +253,7 @@ POSITIVE = ["0", "-1", "nan", "inf", "-inf", "1e39", "wide", ""]
 CHOICES = ["cosine", "", "OFF"]
 BAD = {
     **dict.fromkeys(("envs", "horizon", "epochs", "minibatches", "keep", "replay_limit"), COUNTS),
-    **dict.fromkeys(("threads", "seam_every", "cg_steps", "backtrack_steps"), COUNTS),
+    **dict.fromkeys(("threads", "rebuild_every", "cg_steps", "backtrack_steps"), COUNTS),
     **dict.fromkeys(("checkpoint_every", "eval_every", "seed"), ["-1", "1.5", "many", "99999999999"]),
     **dict.fromkeys(("learning_rate", "adam_eps", "max_grad_norm", "lr_kl_target", "target_kl", "beta"), POSITIVE),
     **dict.fromkeys(("temperature", "state_delta", "delta", "deviation_limit", "deviation_target"), POSITIVE),
@@ -268,6 +268,7 @@ BAD = {
     **dict.fromkeys(("hidden", "critic_hidden"), ["0", "-1", "1.5", "x", "99999999", ""]),
     "record_ratios": ["0", "-1", "1.5", "many", "99999999999"],
     **dict.fromkeys(("dual_clip", "power"), ["1", "0.5", "nan", "wide"]),
+    "atari_wrappers": CHOICES,
     "env_timeout": ["0", "-1", "nan", "inf", "1e7", "soon"],
     "steps": ["0", "-5", "lots", "nan", "inf", "1e30", "k", ""],
     "preset": ["gold", "", "MUJOCO", "../mujoco"],

@@ -38,6 +38,12 @@ def test_the_command_line_makes_them_before_numpy_is_imported():
     assert done.stdout.split() == ["False", "1"]
 
 
+def test_they_can_be_made_as_the_documentation_says():
+    code = "import sys, spo; spo.libraries.prepare(); print({'numpy', 'torch', 'gymnasium'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
 def test_a_run_records_which_matrix_kernels_it_used(monkeypatch):
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Nehalem")
     assert machine()["matrices"] == "Nehalem"

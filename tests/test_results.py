@@ -3,9 +3,11 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from spo import cli
+from spo.bench.ratios import read_ratios
 from spo.bench.report import make_report
 from spo.bench.results import Results
 from spo.bench.suites import Sweep
@@ -52,11 +54,28 @@ def test_the_published_ratios_draw_figure_2(tmp_path):
     runs = [str(PUBLISHED.parent / "fig2" / name) for name in ("ppo-clip", "spo")]
     cli.dispatch(["figures", "fig2", "--runs", *runs, "--out", str(tmp_path)])
     drawing = (tmp_path / "fig2.svg").read_text()
-    assert "75% outside" in drawing and "23% outside" in drawing
+    assert "72% outside" in drawing and "26% outside" in drawing and "raw advantage" not in drawing
+    for recorded in read_ratios(tuple(map(Path, runs)), None):  # normalised in minibatches of equal size
+        np.testing.assert_allclose(recorded.advantage.mean(axis=1), 0, atol=1e-6)
+        np.testing.assert_allclose(recorded.advantage.std(axis=1), 1, atol=2e-3)
+
+
+def test_the_followed_samples_end_as_the_page_says(tmp_path):
+    """SPO's on 1 ± ε, on the side of their advantage; PPO's outside of it, though they are the same samples."""
+    runs = tuple(PUBLISHED.parent / "fig2-follow" / name for name in ("ppo-clip", "spo"))
+    ppo, spo = read_ratios(runs, None)
+    assert ppo.ratio.shape == spo.ratio.shape == (100, 64)
+    np.testing.assert_allclose(ppo.advantage, spo.advantage, atol=1e-5)
+    np.testing.assert_allclose(spo.ratio[-1], 1 + 0.2 * np.sign(spo.advantage[-1]), atol=0.0024)
+    assert (np.abs(ppo.ratio[-1] - 1) > 0.2).all() and np.abs(ppo.ratio[-1] - 1).mean() == pytest.approx(
+        0.52, abs=0.005
+    )
+    cli.dispatch(["figures", "fig2", "--follow", "--runs", *map(str, runs), "--out", str(tmp_path)])
+    assert "largest |r − 1|: 1.47" in (tmp_path / "fig2-follow.svg").read_text()
 
 
 def test_nothing_published_names_a_place_on_a_machine():
     configs = list(PUBLISHED.parent.rglob("config.json"))
-    assert len(configs) == 38
+    assert len(configs) == 40
     for path in configs:
         assert RunDirectory(path.parent).read_config()["settings"]["out"] is None

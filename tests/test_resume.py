@@ -138,7 +138,7 @@ def test_a_compiled_run_resumes_exactly(tmp_path):
 
 @needs_envpool
 def test_envpool_resumes_exactly_from_its_seams(tmp_path):
-    settings = {"backend": "envpool", "seam_every": 3, "checkpoint_every": 2, "keep": 8, "threads": 1}
+    settings = {"backend": "envpool", "rebuild_every": 3, "checkpoint_every": 2, "keep": 8, "threads": 1}
     expected = whole(tmp_path, **settings)
     names = [path.name for path in checkpoint.published(RunDirectory(tmp_path / "whole"))]
     assert names == ["00000008", "00000006", "00000003"]  # the first seam in every two iterations, and the end
@@ -321,10 +321,31 @@ def test_the_recorded_path_is_taken(tmp_path):
     """What was chosen when the run began, not what would be chosen now."""
     stopped(tmp_path / "run", "CartPole-v1", {}, after=2)
     run, seen = RunDirectory(tmp_path / "run"), []
-    edited(run, backend="process", seam_every=7)
+    edited(run, backend="process", rebuild_every=7)
     shutil.rmtree(run.checkpoints)
     spo.resume(run.path, quiet=True, callback=lambda training, row: seen.append(training) or False)
-    assert (seen[0].backend, seen[0].config.seam_every) == ("process", 7)
+    assert (seen[0].backend, seen[0].config.rebuild_every) == ("process", 7)
+
+
+@needs_envpool
+def test_a_run_that_an_earlier_version_recorded_is_resumed(tmp_path):
+    """Its config.json calls the interval seam_every and knows nothing of wrappers."""
+    settings = {"backend": "envpool", "seam_every": 3, "threads": 1}
+    expected = whole(tmp_path, **settings)
+    stopped(tmp_path / "run", "CartPole-v1", settings, after=4)
+    run = RunDirectory(tmp_path / "run")
+    as_before(run)
+    start_or_resume(run.path, "CartPole-v1", settings)
+    assert remains(run.path) == expected
+
+
+def as_before(run):
+    """Rewrites config.json, and the copies in checkpoints, as earlier versions wrote it."""
+    record = checkpoint.unsealed(run.config.read_bytes())
+    del record["settings"]["atari_wrappers"]
+    for part in ("settings", "resolved"):
+        record[part]["seam_every"] = record[part].pop("rebuild_every")
+    run.config.write_bytes(checkpoint.canonical(checkpoint.sealed(record)))
 
 
 def test_a_run_killed_while_it_compiles_is_resumed(tmp_path, monkeypatch):

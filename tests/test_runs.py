@@ -1,5 +1,6 @@
 """Whole runs: learning, repetition, the run directory, and what a program does with it."""
 
+import copy
 import gzip
 import hashlib
 import json
@@ -9,6 +10,7 @@ from pathlib import Path
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 
 import spo
 import spo.metrics
@@ -310,22 +312,49 @@ def test_the_authors_behaviour_counts_final_observations(paper, finals):
 
 
 @pytest.mark.parametrize("objective", ["spo", "trpo"])
-def test_ratios_are_recorded_after_every_epoch(objective, tmp_path):
-    """Ratios start at 1 before the first epoch, and their mean deviation grows as the epochs go on."""
+def test_ratios_are_recorded_after_every_epoch(objective, run, tmp_path):
+    """Ratios start at 1 before the first epoch, and their mean deviation grows; recording changes nothing else."""
     from safetensors.numpy import load
 
     settings = {"preset": "classic", "steps": "4k", "objective": objective, "record_ratios": (2,), "quiet": True}
-    run = spo.train("CartPole-v1", **settings, out=str(tmp_path / "run"))
-    assert [path.name for path in (run.directory / "ratios").iterdir()] == ["2.safetensors"]
-    recorded = load((run.directory / "ratios" / "2.safetensors").read_bytes())
-    row = RunDirectory(run.directory).read_metrics()[1]
+    made = spo.train("CartPole-v1", **settings, out=str(tmp_path / "run"))
+    assert [path.name for path in (made.directory / "ratios").iterdir()] == ["2.safetensors"]
+    recorded = load((made.directory / "ratios" / "2.safetensors").read_bytes())
+    row = RunDirectory(made.directory).read_metrics()[1]
     epochs = 1 if objective == "trpo" else row["epochs"]
-    assert recorded["ratio"].shape == (epochs, 1024) and recorded["advantage"].shape == (1024,)
+    assert recorded["ratio"].shape == recorded["advantage"].shape == (epochs, 1024)
     deviation = np.abs(recorded["ratio"] - 1).mean(axis=1)
     if objective == "trpo":
         assert deviation[0] == pytest.approx(row["ratio_deviation"], rel=1e-4)
     else:
         assert 0 < deviation[0] < deviation[-1] and row["ratio_deviation"] < deviation[-1]
+        assert timeless(made.directory / "metrics.jsonl") == timeless(run.directory / "metrics.jsonl")
+        weights = [each.directory / "policy" / "policy.safetensors" for each in (made, run)]
+        assert weights[0].read_bytes() == weights[1].read_bytes()
+
+
+@pytest.mark.parametrize("normalize", ["minibatch", "batch", "off"])
+def test_the_recorded_advantages_are_those_that_the_objective_saw(normalize, monkeypatch):
+    """Of every sample in every epoch, where its minibatch stood in that epoch's order."""
+    made = training("CartPole-v1", envs=4, horizon=32, minibatches=4, epochs=3, normalize_advantage=normalize)
+    batch, surrogate, seen = made.advantages(made.collector.collect()), made.improve.loss.surrogate, []
+    original = surrogate.function
+    monkeypatch.setattr(surrogate, "function", lambda r, a, **own: seen.append(a.clone()) or original(r, a, **own))
+    generator, recorded = copy.deepcopy(made.improve.epochs.generator), []
+    made.improve(batch, 1e-3, recorded.append)
+    assert len(recorded) == 3 and len(seen) == 2 * 3 * 4  # of each minibatch the value and the slope are asked for
+    for epoch, advantage in enumerate(recorded):
+        in_order = torch.cat(seen[8 * epoch : 8 * epoch + 8 : 2])
+        assert torch.allclose(advantage[torch.from_numpy(generator.permutation(128))], in_order, atol=1e-5)
+    assert torch.allclose(recorded[0], recorded[1], atol=1e-5) == (normalize != "minibatch")
+    assert torch.equal(recorded[0], batch["advantage"]) == (normalize == "off")
+
+
+def test_an_epoch_that_the_objective_ended_is_recorded_too():
+    made = training("CartPole-v1", objective="espo", deviation_limit=1e-4, record_ratios=(1,))
+    (row,) = iterate(made, 1)
+    assert made.ratios["ratio"].shape == made.ratios["advantage"].shape == (row["epochs"], made.config.batch_size)
+    assert row["epochs"] == 1
 
 
 def test_a_profile_says_where_the_time_went(tmp_path, capsys):

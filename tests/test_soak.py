@@ -27,7 +27,7 @@ SETTINGS = {
 }  # fmt: skip
 RUNS = [
     pytest.param({"backend": "gymnasium", "eval_every": 20, "tensorboard": has_tensorboard}, id="gymnasium"),
-    pytest.param({"backend": "envpool", "seam_every": 2}, id="envpool", marks=needs_envpool),
+    pytest.param({"backend": "envpool", "rebuild_every": 2}, id="envpool", marks=needs_envpool),
 ]
 
 

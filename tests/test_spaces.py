@@ -8,6 +8,7 @@ import torch
 from probes import Catch, Masked, Spaces, iterate, training
 from spo.encoders import resnet18
 from spo.errors import Refusal
+from spo.evaluation import evaluate_policy
 from spo.objectives import OBJECTIVES
 from spo.policy import load_policy, save_policy
 from spo.spaces import Image, ObservationLayout
@@ -154,8 +155,6 @@ def test_masked_actions_are_never_taken(objective):
 
 
 def test_masks_hold_over_many_samples_and_in_evaluation(tmp_path):
-    from spo.evaluation import evaluate_policy
-
     run = training(Masked, envs=64, horizon=1600, minibatches=4)
     Masked.forbidden = 0
     rollout = run.collector.collect()
@@ -184,3 +183,37 @@ def test_a_mask_that_forbids_everything_is_named():
 
     with pytest.raises(Refusal, match="environment 0 gave the action mask .* not all of them false .its step 3"):
         training(Stuck, **SMALL).collector.collect()
+
+
+MASKLESS = {"Box": S.Box(-1, 1, (2,), np.float32), "MultiBinary": S.MultiBinary(2)}
+
+
+@pytest.mark.parametrize("name", MASKLESS)
+def test_a_mask_for_actions_that_cannot_be_counted_is_refused(name):
+    class Maskless(Spaces):
+        gives_mask = True
+
+        def __init__(self):
+            super().__init__(OBSERVATIONS["vector"], MASKLESS[name])
+
+        def reset(self, *, seed=None, options=None):
+            observation, info = super().reset(seed=seed, options=options)
+            return observation, info | ({"action_mask": np.ones(2, np.int8)} if Maskless.gives_mask else {})
+
+    sentence = f"an action mask is not accepted for action space {name}.*: it must be Discrete or MultiDiscrete"
+    with pytest.raises(Refusal, match=sentence):
+        training(Maskless, **SMALL)
+    with pytest.raises(Refusal, match=sentence):
+        training(lambda: gym.vector.SyncVectorEnv([Maskless] * SMALL["envs"]), **SMALL)
+    Maskless.gives_mask = False
+    run = training(Maskless, **SMALL)
+    Maskless.gives_mask = True
+    with pytest.raises(Refusal, match=sentence):
+        evaluate_policy(run.policy, run.make_env, episodes=1)
+    with pytest.raises(Refusal, match=sentence):
+        run.policy.act(run.envs.observation[0], action_mask=np.ones(2))
+
+
+def test_masks_of_a_vector_environment_are_refused_and_not_ignored():
+    with pytest.raises(Refusal, match="action masks of a vector environment are not read"):
+        training(lambda: gym.vector.SyncVectorEnv([Masked] * SMALL["envs"]), **SMALL)

@@ -18,14 +18,16 @@ _HOME = {
     "train": "spo.trainer",
 }
 
-__all__ = [*_HOME, "objectives"]
+_MODULES = ("libraries", "objectives")
+
+__all__ = [*_HOME, *_MODULES]
 
 
 def __getattr__(name: str):
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
-    if name == "objectives":
-        return importlib.import_module("spo.objectives")
+    if name in _MODULES:
+        return importlib.import_module(f"spo.{name}")
     raise AttributeError(f"module 'spo' has no attribute {name!r}")
 
 

@@ -3,8 +3,9 @@
 import os
 
 from spo.checkpoint import Tree
-from spo.checks import check_range
-from spo.envs.making import EnvMaker, MakeEnv, names_module
+from spo.checks import built, check_range
+from spo.envs.backends import env_maker
+from spo.envs.making import MakeEnv, names_module
 from spo.errors import Refusal
 from spo.evaluation import Evaluation, evaluate_policy
 from spo.policy import Policy, load_policy
@@ -35,8 +36,7 @@ def evaluate(
     if env is None:
         env = _safe_id(settings)
     policy = load_policy(run)
-    make_env = EnvMaker(env, settings["env_arg"])
-    result = evaluate_policy(policy, make_env, episodes, seed, deterministic, video)
+    result = evaluate_policy(policy, env_maker(built(settings), env), episodes, seed, deterministic, video)
     with writing(str(directory.evaluation)):
         write_json(directory.evaluation, result.as_json())
     return result

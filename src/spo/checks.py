@@ -10,6 +10,7 @@ from typing import Literal
 
 from spo import flags
 from spo.config import Config
+from spo.envs.atari import is_atari
 from spo.errors import Refusal
 from spo.networks import LARGEST_LAYER, MOST_LAYERS
 from spo.objectives import OBJECTIVES
@@ -83,7 +84,7 @@ RANGES = {
     "checkpoint_every": COUNT_OR_ZERO,
     "keep": COUNT,
     "replay_limit": COUNT,
-    "seam_every": COUNT,
+    "rebuild_every": COUNT,
     "record_ratios": (
         f"whole numbers from 1 to {MOST_ITERATIONS}",
         lambda iterations: all(1 <= number <= MOST_ITERATIONS for number in iterations),
@@ -94,9 +95,17 @@ RANGES = {
 """What each setting accepts, in words and as a test; the words are the error message."""
 
 
+FORMER_NAMES = {"seam_every": "rebuild_every"}
+"""What earlier versions called a setting, and with it a key of config.json."""
+
+
+def under_current_names(values: Mapping[str, object]) -> dict[str, object]:
+    return {FORMER_NAMES.get(name, name): value for name, value in values.items()}
+
+
 def typed(values: Mapping[str, object]) -> dict[str, object]:
     """The values as the fields want them, or a refusal that names the field."""
-    return {name: _as_field(name, value) for name, value in values.items()}
+    return {name: _as_field(name, value) for name, value in under_current_names(values).items()}
 
 
 def built(values: Mapping[str, object]) -> Config:
@@ -181,6 +190,8 @@ def checked(config: Config) -> Config:
     _check_width(config)
     _check_improvement_rule(config)
     _check_batch(config)
+    if config.atari_wrappers != "standard" and not is_atari(config.env):
+        raise Refusal(f"--atari-wrappers {config.atari_wrappers} is not accepted: {config.env} is no Atari game")
     return config
 
 

@@ -71,11 +71,11 @@ def dispatch(arguments: list[str]) -> None:
 
 
 def train_command(arguments: list[str]) -> None:
-    from spo.envs.making import EnvMaker
+    from spo.envs.backends import env_maker
     from spo.trainer import run_training
 
     config = parse_train(arguments)
-    run_training(config, EnvMaker(config.env, config.env_arg))
+    run_training(config, env_maker(config))
 
 
 def parse_train(arguments: list[str]) -> "Config":

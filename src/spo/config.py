@@ -22,7 +22,7 @@ class Config:
     preset: str
     """Where the defaults come from: mujoco, atari, atari-resnet, atari-resnet-fixed (the paper's), or classic."""
     paper: bool = False
-    """The authors' behaviour: truncation ends the value, statistics per environment."""
+    """The authors' behaviour: truncation ends the value, statistics per environment, their wrappers of Atari."""
     config: flags.OptionalText = None
     """A TOML or JSON file with settings, or a run's config.json; flags win over it."""
     seed: int = 1
@@ -134,13 +134,15 @@ class Config:
     """Seconds after which an environment that does not answer ends the run."""
     env_arg: flags.KeyValues = dataclasses.field(default_factory=dict)
     """Arguments for the environment's constructor, as key=value."""
+    atari_wrappers: Literal["standard", "authors"] = "standard"
+    """How Atari games are pre-processed: as Gymnasium does, or as the paper's authors do."""
     checkpoint_every: int = 20
     """Writes a checkpoint every so many iterations, and one at the end (0: only at the end)."""
     keep: int = 2
     """How many checkpoints to keep."""
     replay_limit: int = 100_000
     """The longest running episode, in steps, that resuming replays; a longer one starts again."""
-    seam_every: flags.OptionalCount = None
+    rebuild_every: Annotated[flags.OptionalCount, tyro.conf.arg(aliases=["--seam-every"])] = None
     """Iterations after which EnvPool is made anew, so that a run can resume there (unset: 4 full episodes)."""
     init_from: flags.OptionalText = None
     """A run whose policy and statistics to start from."""

@@ -116,17 +116,21 @@ class GradientEpochs:
         self.around_epoch: Callable[[], AbstractContextManager] = nullcontext
 
     def __call__(
-        self, batch: Batch, learning_rate: float | None, feedback: Feedback, has_enough: Callable[[], bool]
+        self, batch: Batch, learning_rate: float | None, feedback: Feedback, after_epoch: Callable[[Tensor], bool]
     ) -> dict[str, float]:
-        """Runs the epochs, or fewer once an epoch was enough; the statistics of the minibatches that were run."""
+        """Runs the epochs; the statistics of the minibatches that were run.
+
+        After each epoch `after_epoch` is given its order of the samples, and says whether it was enough.
+        """
         if learning_rate is not None:
             self.learning_rate.fill_(learning_rate)
         rows: list[Tensor] = []
         epochs, is_over = 0, False
         while epochs < self.config.epochs and not is_over:
+            order = torch.from_numpy(self.generator.permutation(self.config.batch_size))
             with self.around_epoch():
-                is_over = self._epoch(batch, feedback, rows)
-            is_over = is_over or has_enough()
+                is_over = self._epoch(batch, order, feedback, rows)
+            is_over = after_epoch(order) or is_over
             epochs += 1
         return summarized(self.stepper.names, torch.stack(rows)) | {"epochs": epochs}
 
@@ -155,10 +159,9 @@ class GradientEpochs:
         step(*(tensor.clone() for tensor in state), self.adam.corrections(), minibatch, feedback)
         self.step, self.around_epoch = step, unguarded  # all minibatches are like the example
 
-    def _epoch(self, batch: Batch, feedback: Feedback, rows: list[Tensor]) -> bool:
+    def _epoch(self, batch: Batch, order: Tensor, feedback: Feedback, rows: list[Tensor]) -> bool:
         """One pass; permutes once and slices, which is cheaper than gathering. True if the updates must end."""
         size, vector = self.config.minibatch_size, self.loss.parameters.vector
-        order = torch.from_numpy(self.generator.permutation(self.config.batch_size))
         shuffled = {name: batch[name].index_select(0, order) for name in self.loss.fields}
         for start in range(0, len(order), size):
             minibatch = {name: tensor[start : start + size] for name, tensor in shuffled.items()}
@@ -187,22 +190,32 @@ class FirstOrder:
         self.wants_successors = loss.wants_successors
 
     def __call__(
-        self, batch: Batch, learning_rate: float | None, after_epoch: Callable[[], object] = lambda: None
+        self, batch: Batch, learning_rate: float | None, record: Callable[[Tensor], object] | None = None
     ) -> dict[str, float]:
-        """Improves in place and returns the iteration's statistics."""
+        """Improves in place and returns the iteration's statistics; `record` is given what each epoch saw."""
         batch = prepared(self.loss, with_batch_advantage(batch, self.config))
         used = dict(self.fed_back)
 
-        def has_enough() -> bool:
-            after_epoch()
+        def after_epoch(order: Tensor) -> bool:
+            if record:
+                record(self.seen_advantage(batch["advantage"], order))
             return self._has_enough(batch)
 
-        stats = self.epochs(batch, learning_rate, self.feedback, has_enough)
+        stats = self.epochs(batch, learning_rate, self.feedback, after_epoch)
         stats |= divergences(self.loss, batch)
         self._feed_back(stats)
         if learning_rate is None:
             stats["learning_rate"] = self.epochs.learning_rate.item()
         return stats | used
+
+    def seen_advantage(self, advantage: Tensor, order: Tensor) -> Tensor:
+        """Every sample's advantage (B,) as the objective saw it in an epoch: by minibatch standardised, if at all."""
+        if not self.loss.standardizes:
+            return advantage
+        seen = torch.empty_like(advantage)
+        for chosen in order.split(self.config.minibatch_size):
+            seen[chosen] = standardized(advantage[chosen], advantage[chosen])
+        return seen
 
     @property
     def feedback(self) -> Feedback:

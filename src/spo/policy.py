@@ -19,7 +19,7 @@ from spo.networks import ACTIVATIONS, LARGEST_LAYER, LARGEST_NETWORK, MOST_LAYER
 from spo.normalize import ObservationNormalizer
 from spo.rundir import LARGEST_HEADER, LARGEST_TEXT, checked_header, parse_json, read_bounded, write_json
 from spo.seeding import generator
-from spo.spaces import ObservationLayout, at, describe_space, sample_of, space_from
+from spo.spaces import ObservationLayout, at, check_maskable, describe_space, sample_of, space_from
 
 FORMAT = 1
 
@@ -104,6 +104,7 @@ class Policy:
         packed, is_single = self._packed(observation)
         params = self.actor.params(self.normalizer(packed))
         if action_mask is not None:
+            check_maskable(self.spec.action_space)
             params = self.distribution.masked(params, np.asarray(action_mask, bool).reshape(params.shape))
         action = self.distribution.to_env(self._chosen(params, deterministic))
         return action[0] if is_single else action

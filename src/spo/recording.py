@@ -11,7 +11,7 @@ import torch
 from safetensors.numpy import save
 
 from spo.checkpoint import Boundary, Tree, publish, unsealed
-from spo.checks import built
+from spo.checks import built, under_current_names
 from spo.errors import Refusal
 from spo.evaluation import evaluate_policy
 from spo.metrics import JsonLines, Progress, Row, Sink, TensorBoard
@@ -130,7 +130,7 @@ def record_of(training: Training) -> Tree:
         "iterations": config.iterations,
         "objective_settings": config.objective_settings,
         "value_bound": config.value_bound,
-        "seam_every": training.seam_interval,
+        "rebuild_every": training.rebuild_every,
         "env_from": "callable" if callable(training.make_env.env) else "id",
     }
     return {"settings": asdict(config), "resolved": resolved, "versions": versions(), "machine": machine()}
@@ -142,7 +142,7 @@ KINDS = {
     "threads": int,
     "total_steps": int,
     "iterations": int,
-    "seam_every": int | None,
+    "rebuild_every": int | None,
     "env_from": str,
 }
 """What of the resolved choices a resumed run goes by."""
@@ -154,6 +154,7 @@ def read_record(content: bytes) -> Tree:
     for name in ("settings", "resolved", "versions", "machine"):
         if not isinstance(record.get(name), dict):
             raise ValueError(f"its {name} are missing")
+    record |= {name: under_current_names(record[name]) for name in ("settings", "resolved")}
     for name, kind in KINDS.items():
         if not isinstance(record["resolved"].get(name, ...), kind):
             raise ValueError(f"its {name} is {record['resolved'].get(name)!r}")

@@ -20,6 +20,12 @@ DTYPES = (*FLOATS, "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32
 LEAVES = (gym.spaces.Box, gym.spaces.Discrete, gym.spaces.MultiDiscrete, gym.spaces.MultiBinary)
 
 
+def check_maskable(space: gym.Space) -> None:
+    """Refuses a mask for actions that cannot be counted out one by one."""
+    if not isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
+        raise Refusal(f"an action mask is not accepted for action space {space}: it must be Discrete or MultiDiscrete")
+
+
 @dataclass(frozen=True)
 class Image:
     """An image's shape, channels first, and how to get there."""

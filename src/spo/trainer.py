@@ -14,6 +14,7 @@ from spo import checkpoint, interrupts
 from spo.checkpoint import Boundary, Tree
 from spo.checks import built, checked, typed
 from spo.config import Config
+from spo.envs.backends import env_maker
 from spo.envs.making import EnvMaker, MakeEnv, names_module
 from spo.envs.watchdog import Watched
 from spo.errors import Refusal, printable
@@ -41,7 +42,7 @@ class Run:
 def train(env: str | MakeEnv, *, callback: Callback | None = None, **settings) -> Run:
     """Trains a policy on a Gymnasium id, or on what a callable makes; settings are those of `Config`."""
     config = make_config(env if isinstance(env, str) else name_of(env), **settings)
-    return run_training(config, EnvMaker(env, config.env_arg), callback)
+    return run_training(config, env_maker(config, env), callback)
 
 
 def name_of(make_env: MakeEnv) -> str:
@@ -143,7 +144,7 @@ def resume(
         if _is_finished(directory, record) and steps is None:
             return _finished_run(directory, quiet)
         config, changes = _resumed_config(record, env, objective, steps, boundary)
-        training = Training(dataclasses.replace(config, quiet=quiet), EnvMaker(env or config.env, config.env_arg))
+        training = Training(dataclasses.replace(config, quiet=quiet), env_maker(config, env))
         try:
             return _resumed(training, directory, record, boundary, changes, callback)
         finally:
@@ -234,7 +235,7 @@ def _resumed_config(
     if steps is not None:
         settings["steps"] = typed({"steps": steps})["steps"]
         changes.append(f"its length was changed from {record['settings']['steps']:,} to {settings['steps']:,} steps")
-    path = {"backend": resolved["backend"], "threads": resolved["threads"], "seam_every": resolved["seam_every"]}
+    path = {"backend": resolved["backend"], "threads": resolved["threads"], "rebuild_every": resolved["rebuild_every"]}
     if resolved["update"]:
         path["compile"] = "on" if resolved["update"] == "compiled" else "off"
     if boundary:

@@ -14,7 +14,7 @@ from spo.envs.backends import choose_backend, make_envs
 from spo.envs.making import EnvMaker
 from spo.errors import Refusal
 from spo.improve import FirstOrder, explained_variance, ratios
-from spo.losses import Batch, example_batch, make_batch, make_loss
+from spo.losses import Batch, Loss, example_batch, make_batch, make_loss
 from spo.metrics import Row
 from spo.networks import FlatParameters, actor_for
 from spo.normalize import ObservationNormalizer, RewardNormalizer
@@ -131,11 +131,9 @@ class Training:
         config, learning_rate = self.config, self.config.learning_rate_at(self.iteration)
         rollout = self.collector.collect()
         batch = self.advantages(rollout)
-        recorded: list[torch.Tensor] = []
-        is_recorded = self.iteration + 1 in config.record_ratios
-        record = (lambda: recorded.append(ratios(self.improve.loss, batch))) if is_recorded else lambda: None
+        record = RatioRecord(self.improve.loss, batch) if self.iteration + 1 in config.record_ratios else None
         stats = self.improve(batch, learning_rate, record)
-        self.ratios = _kept(recorded, batch) if recorded else None
+        self.ratios = record.arrays() if record else None
         self._check_finite(stats)
         self.ratio_deviation_run_max = max(self.ratio_deviation_run_max, stats["ratio_deviation_max"])
         row = {
@@ -166,23 +164,23 @@ class Training:
                 raise Refusal(f"training diverged: {(~tensor.isfinite()).sum()} of the {name} are not finite")
 
     @property
-    def seam_interval(self) -> int | None:
+    def rebuild_every(self) -> int | None:
         """Iterations between seams, for environments that can only be resumed there."""
-        steps = self.envs.seam_every
+        steps = self.envs.rebuild_after_steps
         return steps and math.ceil(steps / self.config.horizon)
 
     @property
     def is_at_seam(self) -> bool:
         """Whether the environments are made anew after this iteration; the last one always ends at a seam."""
-        interval = self.seam_interval
-        return interval is not None and (self.iteration % interval == 0 or self.iteration == self.config.iterations)
+        every = self.rebuild_every
+        return every is not None and (self.iteration % every == 0 or self.iteration == self.config.iterations)
 
     @property
     def can_resume_here(self) -> bool:
-        return self.seam_interval is None or self.is_at_seam
+        return self.rebuild_every is None or self.is_at_seam
 
     def _cut_episodes(self) -> Row:
-        return {} if self.seam_interval is None else {"episodes_cut": self.episodes_cut}
+        return {} if self.rebuild_every is None else {"episodes_cut": self.episodes_cut}
 
     def state(self) -> dict[str, object]:
         """A copy of everything that changes during training: what is not in here is a mistake."""
@@ -208,8 +206,22 @@ class Training:
         self.departures = [*state["departures"], *lost]
 
 
-def _kept(recorded: list[torch.Tensor], batch: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:
-    return {"ratio": torch.stack(recorded).cpu().numpy(), "advantage": batch["advantage"].cpu().numpy().copy()}
+class RatioRecord:
+    """Every sample's ratio after each epoch of an iteration, and the advantage that the objective saw in that epoch."""
+
+    def __init__(self, loss: Loss, batch: Batch):
+        self.loss, self.batch = loss, batch
+        self.ratio: list[torch.Tensor] = []
+        self.advantage: list[torch.Tensor] = []
+
+    def __call__(self, advantage: torch.Tensor) -> None:
+        self.ratio.append(ratios(self.loss, self.batch))
+        self.advantage.append(advantage)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Both (epochs, samples)."""
+        rows = {"ratio": self.ratio, "advantage": self.advantage}
+        return {name: torch.stack(tensors).cpu().numpy() for name, tensors in rows.items()}
 
 
 def _policy_spec(config: Config, envs: VecEnv) -> PolicySpec:

@@ -45,7 +45,7 @@ class TrustRegion:
         self.epochs = GradientEpochs(value_loss, config, generator)
 
     def __call__(
-        self, batch: Batch, learning_rate: float | None, after_epoch: Callable[[], object] = lambda: None
+        self, batch: Batch, learning_rate: float | None, record: Callable[[Tensor], object] | None = None
     ) -> dict[str, float]:
         """Improves in place and returns the iteration's statistics; ratios are those after the step."""
         advantage = batch["advantage"]
@@ -53,9 +53,10 @@ class TrustRegion:
             advantage = standardized(advantage, advantage)
         batch = prepared(self.loss, batch | {"advantage": advantage})
         stats = self.policy_step(batch)
-        after_epoch()
+        if record:
+            record(batch["advantage"])
         stats |= self._statistics_after(batch) | divergences(self.loss, batch)
-        critic = self.epochs(batch, learning_rate, {}, lambda: False)
+        critic = self.epochs(batch, learning_rate, {}, lambda order: False)
         return stats | {name: critic[name] for name in ("value_loss", "epochs")}
 
     def compile(self, example: Batch) -> None:

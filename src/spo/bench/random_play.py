@@ -1,4 +1,4 @@
-"""What a policy of uniformly random actions scores in each Atari game, measured with our own pre-processing.
+"""What a policy of uniformly random actions scores in each Atari game, measured with the standard wrappers.
 
 Published tables disagree (Video Pinball: 0 or 16,257), and each stands for its own no-ops, skips and lives. So the
 returns in random_play.json were played here; `python -m spo.bench.random_play [GAME ...]` plays the named games again,

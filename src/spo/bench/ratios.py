@@ -23,8 +23,9 @@ class RecordedRatios:
     objective: str
     epsilon: float
     iteration: int
-    ratio: np.ndarray  # (epochs, samples)
-    advantage: np.ndarray  # (samples,)
+    ratio: np.ndarray  # (epochs, samples) after each epoch
+    advantage: np.ndarray  # (epochs, samples) as the objective saw it in that epoch
+    is_raw: bool  # the advantage is the one before normalisation, which earlier versions kept
 
 
 def read_ratios(paths: tuple[Path, ...], iteration: int | None) -> list[RecordedRatios]:
@@ -67,15 +68,21 @@ def record_command(env: str, objective: str, iteration: int = DEFAULT_ITERATION)
     return f"spo train {env} --objective {objective} --record-ratios {iteration}"
 
 
-def _tensors(path: Path) -> tuple[np.ndarray, np.ndarray]:
+def follow_command(env: str, objective: str) -> str:
+    """The command that trains on one batch of 64 samples for 100 epochs, and records them."""
+    batch = "--envs 8 --horizon 8 --minibatches 1 --epochs 100 --steps 64"
+    return f"spo train {env} --objective {objective} {batch} --record-ratios 1"
+
+
+def _tensors(path: Path) -> tuple[np.ndarray, np.ndarray, bool]:
     try:
         tensors = load(path.read_bytes())
         ratio, advantage = tensors["ratio"], tensors["advantage"]
     except (OSError, SafetensorError, KeyError) as error:
         raise Refusal(f"{path} cannot be read: {error}")
-    if ratio.ndim != 2 or advantage.shape != ratio.shape[1:] or not ratio.size:
+    if ratio.ndim != 2 or advantage.shape not in (ratio.shape, ratio.shape[1:]) or not ratio.size:
         shapes = f"ratio {ratio.shape} and advantage {advantage.shape}"
-        raise Refusal(f"{path} holds {shapes}; accepted are (epochs, samples) and (samples,)")
+        raise Refusal(f"{path} holds {shapes}; accepted are (epochs, samples), for the advantage also (samples,)")
     if not (np.isfinite(ratio).all() and np.isfinite(advantage).all()):
         raise Refusal(f"{path} holds values that are not finite")
-    return ratio, advantage
+    return ratio, np.broadcast_to(advantage, ratio.shape), advantage.ndim == 1

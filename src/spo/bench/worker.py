@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from spo.bench.suites import Cell, Sweep
-from spo.envs.making import EnvMaker
+from spo.envs.backends import env_maker
 from spo.envs.processes import die_with
 from spo.errors import Refusal
 from spo.rundir import RunDirectory
@@ -43,7 +43,7 @@ def _start_or_resume(sweep: Sweep, cell: Cell, run: RunDirectory) -> None:
         named = {"env": cell.task, "objective": config.objective}
         resume(run.path, **{name: value for name, value in named.items() if ":" in value}, quiet=True)
     else:
-        run_training(config, EnvMaker(config.env, config.env_arg))
+        run_training(config, env_maker(config))
 
 
 def _wait_until_free(run: RunDirectory) -> None:

@@ -68,7 +68,7 @@ class VecEnv(Protocol):
     action_space: gym.Space
     layout: ObservationLayout  # how observations are packed into arrays
     mask: np.ndarray | None  # (N, P) bool: the actions allowed next; None if the environments have no masks
-    seam_every: int | None  # steps after which the environments are made anew, because they cannot be restored
+    rebuild_after_steps: int | None  # of each environment: they are made anew then, because they cannot be restored
 
     def reset(self) -> np.ndarray:
         """Starts the first episode everywhere and returns its observations (N, …)."""
@@ -83,6 +83,6 @@ class VecEnv(Protocol):
         """Goes back there after a reset; where that cannot be, a new episode starts: why, by environment."""
 
     def seam(self) -> np.ndarray:
-        """Makes the environments anew, where `seam_every` says so, and starts an episode everywhere."""
+        """Makes the environments anew, where `rebuild_after_steps` says so, and starts an episode everywhere."""
 
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Atari games with the standard pre-processing, and the two wrappers for it that Gymnasium does not have."""
+"""Atari games with the standard pre-processing or the authors', and the wrappers that Gymnasium does not have."""
 
 import gymnasium as gym
 
@@ -17,20 +17,38 @@ def game_of(env_id: str) -> str:
     return env_id.removesuffix(SUFFIX)
 
 
-def make_atari(env_id: str, whole_games: bool = False, noop_max: int = 30, **keywords) -> gym.Env:
+def make_atari(
+    env_id: str, whole_games: bool = False, noop_max: int = 30, wrappers: str = "standard", **keywords
+) -> gym.Env:
     """A game with no-op starts, four frames a step (the maximum of the last two), an episode per life, FIRE to start,
     grey 84 × 84 pictures, four of them seen at once. Rewards stay raw: learning clips them, reports do not."""
     _register()
     name = game_of(env_id) + SUFFIX
     if name not in gym.registry:
         raise Refusal(f"environment {env_id!r} is neither a registered Gymnasium id nor an Atari game")
+    wrapped = _as_the_authors_do if wrappers == "authors" else _as_usual
+    return gym.wrappers.FrameStackObservation(wrapped(name, whole_games, noop_max, keywords), 4)
+
+
+def _as_usual(name: str, whole_games: bool, noop_max: int, keywords: dict[str, object]) -> gym.Env:
+    """The emulator's own grey, then the maximum, then the size; FIRE alone starts a game."""
     game = gym.make(name, obs_type="grayscale", disable_env_checker=True, **keywords)
     env = gym.wrappers.AtariPreprocessing(game, noop_max=noop_max, frame_skip=4, screen_size=84)
-    if not whole_games:
-        env = OneLife(env)
-    if "FIRE" in game.unwrapped.get_action_meanings():
-        env = FireToStart(env)
-    return gym.wrappers.FrameStackObservation(env, 4)
+    env = env if whole_games else OneLife(env)
+    return FireToStart(env) if _has_fire(game) else env
+
+
+def _as_the_authors_do(name: str, whole_games: bool, noop_max: int, keywords: dict[str, object]) -> gym.Env:
+    """The maximum in colour, then the size, then grey, as the wrappers in the authors' atari/main.py follow another."""
+    game = gym.make(name, obs_type="rgb", disable_env_checker=True, **keywords)
+    env = gym.wrappers.MaxAndSkipObservation(NoopStart(game, noop_max), 4)
+    env = env if whole_games else OneLife(env)
+    env = FireAndMoveToStart(env) if _has_fire(game) else env
+    return gym.wrappers.GrayscaleObservation(gym.wrappers.ResizeObservation(env, (84, 84)))
+
+
+def _has_fire(game: gym.Env) -> bool:
+    return "FIRE" in game.unwrapped.get_action_meanings()
 
 
 def _register() -> None:
@@ -78,3 +96,31 @@ class FireToStart(gym.Wrapper):
         self.env.reset(seed=seed, options=options)
         observation, _, terminated, truncated, info = self.env.step(1)
         return self.env.reset(seed=seed, options=options) if terminated or truncated else (observation, info)
+
+
+class FireAndMoveToStart(gym.Wrapper):
+    """Presses FIRE and then action 2 after a reset. What is seen is the second step, also where it ended a life."""
+
+    def reset(self, *, seed=None, options=None):
+        self.env.reset(seed=seed, options=options)
+        for action in (1, 2):
+            observation, _, terminated, truncated, info = self.env.step(action)
+            if terminated or truncated:
+                self.env.reset(seed=seed, options=options)
+        return observation, info
+
+
+class NoopStart(gym.Wrapper):
+    """Starts a game with 1 to `most` frames without action, a number that the game's own generator draws."""
+
+    def __init__(self, env: gym.Env, most: int):
+        super().__init__(env)
+        self.most = most
+
+    def reset(self, *, seed=None, options=None):
+        observation, info = self.env.reset(seed=seed, options=options)
+        for _ in range(self.unwrapped.np_random.integers(1, self.most + 1) if self.most > 0 else 0):
+            observation, _, terminated, truncated, info = self.env.step(0)
+            if terminated or truncated:
+                observation, info = self.env.reset(seed=seed, options=options)
+        return observation, info

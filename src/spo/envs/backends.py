@@ -10,7 +10,7 @@ from spo.envs import VecEnv
 from spo.envs.atari import is_atari
 from spo.envs.envpool import INSTALL, EnvPool
 from spo.envs.in_process import InProcess
-from spo.envs.making import EnvMaker
+from spo.envs.making import EnvMaker, MakeEnv
 from spo.envs.processes import Processes
 from spo.envs.shared import shared_envs
 from spo.envs.vector import Vector
@@ -23,8 +23,11 @@ MOST_WORKERS = 256
 
 def choose_backend(config: Config, threads: int) -> tuple[str, str]:
     """The backend, and why: never a measurement, only what the settings say."""
+    has_other_wrappers = config.backend == "envpool" and config.atari_wrappers == "authors"
     if config.backend != "auto":
-        return config.backend, "as asked"
+        return config.backend, "as asked, without the authors' wrappers" if has_other_wrappers else "as asked"
+    if config.atari_wrappers == "authors":
+        return "gymnasium", "EnvPool does not have the authors' wrappers"
     if config.env_arg or threads < 2:
         return "gymnasium", "the reference"
     if is_atari(config.env):
@@ -34,12 +37,18 @@ def choose_backend(config: Config, threads: int) -> tuple[str, str]:
     return "gymnasium", "the reference"
 
 
+def env_maker(config: Config, env: str | MakeEnv | None = None) -> EnvMaker:
+    """What makes a run's environments, for training and for evaluation: EnvPool shows what the standard wrappers do."""
+    wrappers = "standard" if config.backend == "envpool" else config.atari_wrappers
+    return EnvMaker(env or config.env, config.env_arg, wrappers)
+
+
 def make_envs(config: Config, maker: EnvMaker, backend: str, threads: int) -> VecEnv:
     if backend == "envpool":
         if callable(maker.env):
             raise Refusal("--backend envpool needs the id of an environment, not a callable that makes one")
-        seam_every = config.seam_every and config.seam_every * config.horizon
-        pool = EnvPool(config.env, config.envs, config.seed, threads, config.env_arg, config.encoder, seam_every)
+        after_steps = config.rebuild_every and config.rebuild_every * config.horizon
+        pool = EnvPool(config.env, config.envs, config.seed, threads, config.env_arg, config.encoder, after_steps)
         return Watched(pool, config.env_timeout)
     if backend == "process":
         workers = threads if threads > 1 else min(config.envs, MOST_WORKERS)

@@ -28,8 +28,8 @@ EPISODES_BETWEEN_SEAMS = 4
 class EnvPool:
     """N environments of one pool.
 
-    A pool cannot be restored, so every `seam_every` steps it is made anew with a seed of its own, whether or not the
-    run is ever interrupted; a run resumes from such a seam.
+    A pool cannot be restored, so every `rebuild_after_steps` steps it is made anew with a seed of its own, whether or
+    not the run is ever interrupted; a run resumes from such a seam.
     """
 
     mask = None
@@ -42,12 +42,13 @@ class EnvPool:
         threads: int,
         env_arg: Mapping[str, object],
         encoder: str = "auto",
-        seam_every: int | None = None,
+        rebuild_after_steps: int | None = None,
     ):
         self.env_id, self.count, self.seed, self.number = env_id, count, seed, 0
         self.settings = {"num_envs": count, "num_threads": threads} | dict(env_arg)
         self.pool = self._new_pool()
-        self.seam_every = seam_every or EPISODES_BETWEEN_SEAMS * self.pool.config["max_episode_steps"]
+        four_episodes = EPISODES_BETWEEN_SEAMS * self.pool.config["max_episode_steps"]
+        self.rebuild_after_steps = rebuild_after_steps or four_episodes
         self.observation_space, self.action_space = self.pool.observation_space, self.pool.action_space
         self.layout = ObservationLayout(self.observation_space, encoder)
         self.totals = EpisodeTotals(range(count))

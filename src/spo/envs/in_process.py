@@ -11,7 +11,7 @@ from spo.envs.making import MakeEnv, checked_env
 from spo.envs.mujoco import stepped_together
 from spo.errors import Refusal
 from spo.seeding import episode_seed
-from spo.spaces import ObservationLayout
+from spo.spaces import ObservationLayout, check_maskable
 
 
 class InProcess:
@@ -20,7 +20,7 @@ class InProcess:
     An episode is brought back by its seed and the actions executed since: the newest `replay_limit` are remembered.
     """
 
-    seam_every = None
+    rebuild_after_steps = None
 
     def __init__(
         self,
@@ -222,11 +222,12 @@ class InProcess:
 
 
 def mask_of(env: gym.Env, info: dict) -> np.ndarray | None:
-    """The actions allowed next: `info["action_mask"]`, or what the environment's `action_masks()` says."""
+    """The actions allowed next: `info["action_mask"]`, or what the environment's `action_masks()` says; or None."""
     mask = info.get("action_mask")
     if mask is None and env.has_wrapper_attr("action_masks"):
         mask = env.get_wrapper_attr("action_masks")()
     if mask is None:
         return None
+    check_maskable(env.action_space)
     parts = mask if isinstance(mask, tuple | list) else [mask]
     return np.concatenate([np.asarray(part).ravel() for part in parts]).astype(bool)

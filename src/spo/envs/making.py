@@ -20,6 +20,7 @@ class EnvMaker:
 
     env: str | MakeEnv
     env_arg: Mapping[str, object]
+    atari_wrappers: str = "standard"
 
     def __call__(self, whole_games: bool = False, **keywords) -> gym.Env:
         """One environment, or a refusal."""
@@ -31,7 +32,9 @@ class EnvMaker:
         if callable(self.env):
             return _named_failure(lambda: self.env(**keywords), getattr(self.env, "__name__", repr(self.env)))
         if is_atari(self.env):
-            return _named_failure(lambda: make_atari(self.env, whole_games, **keywords), self.env)
+            return _named_failure(
+                lambda: make_atari(self.env, whole_games, wrappers=self.atari_wrappers, **keywords), self.env
+            )
         with _quiet(self.env):
             return _named_failure(lambda: gym.make(self.env, disable_env_checker=True, **keywords), self.env)
 

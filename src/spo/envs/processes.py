@@ -27,7 +27,7 @@ SECONDS_TO_START = 120.0
 class Processes:
     """N environments over a few workers, each of which steps its share one after the other."""
 
-    seam_every = None
+    rebuild_after_steps = None
 
     def __init__(
         self,

@@ -16,7 +16,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from spo.distributions import distribution_for
 from spo.envs import Episode, Step
 from spo.envs.in_process import InProcess
 from spo.envs.making import MakeEnv
@@ -35,7 +34,7 @@ Size = tuple[tuple[int, ...], np.dtype]
 class Shared:
     """The first share of N environments is stepped here, each other one by a helper at the same time."""
 
-    seam_every = None
+    rebuild_after_steps = None
 
     def __init__(self, own: InProcess, helpers: list["Helper"]):
         self.own, self.helpers = own, helpers
@@ -123,6 +122,8 @@ def shared_envs(make_env: MakeEnv, own: Callable[[list[int]], InProcess], count:
 
 def _action(envs: InProcess) -> Size:
     """As the policy gives it to an environment: of another type, the same number can come to another reward."""
+    from spo.distributions import distribution_for  # a helper has no use for torch, which this imports
+
     distribution = distribution_for(envs.action_space)
     action = distribution.to_env(np.zeros((1, *distribution.action_shape), distribution.action_dtype))
     return action.shape[1:], action.dtype

@@ -6,7 +6,7 @@ import numpy as np
 from spo.envs import EpisodeTotals, Step
 from spo.errors import Refusal
 from spo.seeding import derived_seed
-from spo.spaces import ObservationLayout
+from spo.spaces import ObservationLayout, check_maskable
 
 SAME_STEP, RESETTABLE = gym.vector.AutoresetMode.SAME_STEP, "reset_mask"
 
@@ -14,7 +14,7 @@ SAME_STEP, RESETTABLE = gym.vector.AutoresetMode.SAME_STEP, "reset_mask"
 class Vector:
     """Same-step semantics over any vector environment: it resets by itself, or is reset by mask right after an end."""
 
-    mask = seam_every = None
+    mask = rebuild_after_steps = None
     task, threads = None, 1
 
     def __init__(self, vector: gym.vector.VectorEnv, count: int, seed: int, encoder: str = "auto"):
@@ -43,7 +43,11 @@ class Vector:
 
     def _started(self, *purpose: str | int) -> np.ndarray:
         self.totals.clear()
-        self.observation = self._packed(self.vector.reset(seed=derived_seed(self.seed, *purpose))[0])
+        observation, info = self.vector.reset(seed=derived_seed(self.seed, *purpose))
+        if "action_mask" in info:
+            check_maskable(self.action_space)
+            raise Refusal("action masks of a vector environment are not read; make single environments instead")
+        self.observation = self._packed(observation)
         return self.observation
 
     def step(self, action: np.ndarray) -> Step:

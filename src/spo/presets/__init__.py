@@ -50,7 +50,8 @@ def paper_behaviour(values: Mapping[str, object]) -> dict[str, str]:
     """What --paper changes; a normaliser that is off stays off."""
     normalizers = ("normalize_observation", "normalize_reward")
     per_env = {name: "per-env" for name in normalizers if values[name] != "off"}
-    return {"truncation": "terminal"} | per_env
+    wrappers = {"atari_wrappers": "authors"} if is_atari(values["env"]) else {}
+    return {"truncation": "terminal"} | per_env | wrappers
 
 
 def preset_names() -> list[str]:

@@ -22,8 +22,8 @@ class Figure:
     options: tuple[str, ...] = ()
 
 
-OPTIONS = ("runs", "iteration", "sweep")
-RUNS, SWEEP = ("runs", "iteration"), ("sweep",)
+OPTIONS = ("runs", "iteration", "follow", "sweep")
+RUNS, SWEEP = ("runs", "iteration", "follow"), ("sweep",)
 FIGURES = {
     "objectives": Figure("f and its slope over the ratio, for every objective", objectives.make),
     "fig1": Figure("training on Breakout with a CNN and ResNet-18, of suite fig1", fig1.make, SWEEP),
@@ -48,7 +48,8 @@ def make_figure(arguments: FigureArguments) -> list[Path]:
         raise Refusal(f"figure {arguments.name!r} is unknown; accepted: {', '.join(FIGURES)}")
     figure = FIGURES[arguments.name]
     for option in OPTIONS:
-        if getattr(arguments, option) not in ((), None) and option not in figure.options:
+        given = getattr(arguments, option)
+        if given not in ((), None) and given is not False and option not in figure.options:
             raise Refusal(f"--{option} is not accepted: figure {arguments.name} does not read it")
     pyplot()  # a missing package is told before anything is computed
     return figure.make(arguments)

@@ -21,5 +21,7 @@ class FigureArguments:
     """Run directories, for figures that show runs."""
     iteration: flags.OptionalCount = None
     """Which recorded iteration fig2 shows (unset: the last that all runs recorded)."""
+    follow: bool = False
+    """Draws fig2 as the authors did: the paths of some dozens of samples, instead of all samples in each epoch."""
     sweep: flags.OptionalPath = None
     """The directory of a sweep, for figures that show one (spo bench makes it)."""

@@ -1,17 +1,24 @@
-"""Fig. 2: the losses of SPO and PPO, and what becomes of every sample's ratio while they are optimised."""
+"""Fig. 2: the losses of SPO and PPO, and what becomes of every sample's ratio while they are optimised.
 
+Two forms: the cloud of all samples in each epoch, and, with --follow, the paths of some dozens of them, which is how
+the authors drew it.
+"""
+
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from spo.bench.figures.arguments import FigureArguments
 from spo.bench.figures.style import NEGATIVE, POSITIVE, TITLE, look_of, pyplot, save
-from spo.bench.ratios import RecordedRatios, read_ratios, record_command
+from spo.bench.ratios import RecordedRatios, follow_command, read_ratios, record_command
 from spo.errors import Refusal
 from spo.seeding import generator
 
 MOST_POINTS = 1000
 """Of one epoch: enough to see the cloud, and few enough for a small file."""
+MOST_FOLLOWED = 64
+"""Paths in one panel: more would hide each other."""
 LARGEST_DRAWN = 1e4
 """A ratio further from 1 is drawn here, at the edge."""
 
@@ -20,13 +27,15 @@ def make(arguments: FigureArguments) -> list[Path]:
     from spo.bench.curves import objective_curves
 
     if not arguments.runs:
-        commands = " and ".join(record_command("Humanoid-v4", name) for name in ("ppo-clip", "spo"))
+        command = follow_command if arguments.follow else record_command
+        commands = " and ".join(command("Humanoid-v4", name) for name in ("ppo-clip", "spo"))
         raise Refusal(f"figure fig2 needs --runs, a directory of PPO's and one of SPO's; {commands} make them")
     recorded = read_ratios(arguments.runs, arguments.iteration)
-    return save(draw_ratios(objective_curves(), recorded), "fig2", arguments.out)
+    name, draw = ("fig2-follow", _draw_paths) if arguments.follow else ("fig2", _draw_scatter)
+    return save(draw_ratios(objective_curves(), recorded, draw), name, arguments.out)
 
 
-def draw_ratios(curves: dict, recorded: list[RecordedRatios]):
+def draw_ratios(curves: dict, recorded: list[RecordedRatios], draw: Callable):
     """Left f over r for both signs of A; right, for each run, its ratios over the epochs, coloured by advantage."""
     runs = [f"run {i}" for i in range(len(recorded))]
     figure, axes = pyplot().subplot_mosaic(
@@ -38,12 +47,13 @@ def draw_ratios(curves: dict, recorded: list[RecordedRatios]):
     for sign, label in ((1.0, "A = +1"), (-1.0, "A = −1")):
         _draw_losses(axes[label], curves, sign)
         axes[label].set_title(label, fontsize=TITLE)
-    scatter = [axes[run] for run in runs]
+    panels = [axes[run] for run in runs]
     colour = _colours(recorded)
-    for axis, each in zip(scatter, recorded):
-        _draw_scatter(axis, each, colour)
-    _scale_ratios(scatter, recorded)
-    figure.colorbar(colour, cax=scatter[-1].inset_axes([1.04, 0, 0.05, 1]), label="advantage A", extend="both")
+    for axis, each in zip(panels, recorded):
+        _draw_frame(axis, each, draw(axis, each, colour))
+    _scale_ratios(panels, recorded)
+    label = "raw advantage" if any(each.is_raw for each in recorded) else "advantage A"
+    figure.colorbar(colour, cax=panels[-1].inset_axes([1.04, 0, 0.05, 1]), label=label, extend="both")
     return figure
 
 
@@ -60,18 +70,44 @@ def _draw_losses(axis, curves: dict, sign: float) -> None:
         axis.set_xlabel("ratio r")
 
 
-def _draw_scatter(axis, recorded: RecordedRatios, colour) -> None:
+def _draw_scatter(axis, recorded: RecordedRatios, colour) -> str:
     """Every epoch's samples side by side in its column; as pixels, also in files of lines."""
     epoch, deviation, advantage = scattered(recorded)
     axis.scatter(
         epoch, deviation, c=advantage, cmap=colour.cmap, norm=colour.norm, s=1.5, linewidths=0, rasterized=True
     )
+    return last_epoch(recorded)
+
+
+def _draw_paths(axis, recorded: RecordedRatios, colour) -> str:
+    """The way of each followed sample from r = 1 on, and a dot after every epoch in the colour of its advantage."""
+    deviation, advantage = followed(recorded)
+    epoch = np.arange(len(deviation))
+    for path, seen in zip(deviation.T, advantage.T):
+        axis.plot(epoch, path, color=colour.to_rgba(seen.mean()), linewidth=0.5, alpha=0.6)
+    epochs = np.repeat(epoch[1:], deviation.shape[1])
+    colours = {"c": advantage.ravel(), "cmap": colour.cmap, "norm": colour.norm}
+    axis.scatter(epochs, deviation[1:].ravel(), s=2.5, linewidths=0, rasterized=True, zorder=2.5, **colours)
+    last = np.abs(recorded.ratio[-1] - 1)
+    return f"last epoch: mean |r − 1| {last.mean():.3g}\nlargest |r − 1|: {last.max():.3g}"
+
+
+def followed(recorded: RecordedRatios) -> tuple[np.ndarray, np.ndarray]:
+    """Of some samples r − 1 from the start on (1 + epochs, samples), and their advantages (epochs, samples)."""
+    chosen = generator(0, "scatter").permutation(recorded.ratio.shape[1])[:MOST_FOLLOWED]
+    deviation = np.minimum(recorded.ratio[:, chosen] - 1, LARGEST_DRAWN)
+    return np.vstack([np.zeros(len(chosen)), deviation]), recorded.advantage[:, chosen]
+
+
+def _draw_frame(axis, recorded: RecordedRatios, told: str) -> None:
+    """The bounds, the title, and what the numbers of all samples say."""
     for bound in (-recorded.epsilon, recorded.epsilon):
         axis.axhline(bound, color="black", linewidth=0.9, linestyle="--")
     axis.set_title(f"{look_of(recorded.objective).label}, {recorded.env}", fontsize=TITLE)
     axis.set_xlabel(f"epoch of iteration {recorded.iteration}")
-    axis.set_xticks(range(1, len(recorded.ratio) + 1, 1 + len(recorded.ratio) // 12))
-    axis.text(0.02, 0.98, last_epoch(recorded), transform=axis.transAxes, va="top", fontsize=8)
+    if len(recorded.ratio) <= 12:
+        axis.set_xticks(range(1, len(recorded.ratio) + 1))
+    axis.text(0.02, 0.98, told, transform=axis.transAxes, va="top", fontsize=8)
 
 
 def scattered(recorded: RecordedRatios) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -81,7 +117,7 @@ def scattered(recorded: RecordedRatios) -> tuple[np.ndarray, np.ndarray, np.ndar
     chosen = draw.permutation(samples)[:MOST_POINTS]
     epoch = np.arange(1, epochs + 1)[:, None] + draw.uniform(-0.42, 0.42, (epochs, len(chosen)))
     deviation = np.minimum(recorded.ratio[:, chosen] - 1, LARGEST_DRAWN)
-    return epoch.ravel(), deviation.ravel(), np.tile(recorded.advantage[chosen], epochs)
+    return epoch.ravel(), deviation.ravel(), recorded.advantage[:, chosen].ravel()
 
 
 def last_epoch(recorded: RecordedRatios) -> str:
