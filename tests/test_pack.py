@@ -290,12 +290,13 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch, is_new):
 def test_a_pack_that_was_killed_is_packed_again(sweep, tmp_path, monkeypatch):
     """What was left aside does not count, and what was moved already is the same run."""
     small = tmp_path / "small"
+    (small / STAGING / "runs").mkdir(parents=True)  # killed before anything was moved
     with monkeypatch.context() as patched:
-        patched.setattr("spo.bench.pack.shutil.rmtree", lambda *_, **__: None)  # as when the process is gone
         moved, rename = [], Path.rename
 
         def killed(path: Path, place: Path) -> None:
             if len(moved) == 3:
+                patched.setattr("spo.bench.pack.shutil.rmtree", lambda *_, **__: None)  # as when the process is gone
                 raise KeyboardInterrupt
             moved.append(rename(path, place))
 

@@ -61,7 +61,7 @@ def pack(source: Path, target: Path, is_new: bool = True, keeps_rows: bool = Fal
 def _opened(target: Path, where: str, is_new: bool) -> Sweep | None:
     """The pack that is added to, if there is one."""
     with writing(where):
-        is_used = os.path.lexists(target) and any(target.iterdir())
+        is_used = os.path.lexists(target) and any(path.name != STAGING for path in target.iterdir())
     if is_used and is_new:
         raise Refusal(f"{where} is not empty; name a new directory, or add to it with --into {target}")
     if is_used and not os.path.isfile(target / "plan.json"):
