@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from spo.bench import statistics
 from spo.bench.history import BINS, DIGITS, SUMMARY, History, from_files, from_rows, is_packed
 from spo.bench.suites import Cell, Plan, Sweep
 from spo.errors import Refusal
