@@ -26,7 +26,7 @@ from spo.bench.commands import sweep_command
 from spo.bench.figures.style import looks_of, told_apart
 from spo.bench.report import POLICY, make_report, page
 from spo.bench.report.markup import element, join, short, signed
-from spo.bench.results import Results, binned, peaks
+from spo.bench.results import Results
 from spo.bench.suites import Cell, Sweep, narrowed, read_suite
 from spo.errors import Refusal
 from sweeps import VERSIONS, deviation, level, make_plan, make_sweep, scores_by_hand, write_run
@@ -139,14 +139,6 @@ def test_numbers_are_rounded_for_reading():
         "4e−05",
     ]
     assert short(6.1061, like=1860.2) == "6.1" and signed(2.0) == "+2.000" and signed(-2.0) == "−2.000"
-
-
-def test_curves_in_bins():
-    edges = np.array([0.0, 10, 20, 30, 40])
-    steps, values = np.array([11.0, 12, 20, 31]), np.array([1.0, 3, 5, 9])
-    assert binned(steps, values, edges).tolist() == [3, 3, 3, 9]  # what is before the first, and between, is repeated
-    assert peaks(steps, values, edges).tolist() == [5, 5, 5, 9]
-    assert np.isnan(binned(np.empty(0), np.empty(0), edges)).all()
 
 
 def test_results_as_csv_beside_the_page(tmp_path):

@@ -79,3 +79,10 @@ def test_nothing_published_names_a_place_on_a_machine():
     assert len(configs) == 40
     for path in configs:
         assert RunDirectory(path.parent).read_config()["settings"]["out"] is None
+
+
+def test_the_published_results_are_small():
+    files = [path for path in PUBLISHED.parent.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 30e6
+    for config in PUBLISHED.rglob("config.json"):
+        assert sum(path.stat().st_size for path in config.parent.iterdir()) <= 80_000

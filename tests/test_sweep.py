@@ -348,20 +348,30 @@ def test_compare_is_a_plan_like_any_other():
     assert (config.objective, config.seed, config.hidden) == ("spo", 2, configs["spo"].hidden)
 
 
-def test_a_packed_sweep_says_the_same(copy, tmp_path):
+@pytest.mark.parametrize("keeps_rows", [False, True])
+def test_a_packed_sweep_says_the_same_and_is_done(copy, tmp_path, capsys, monkeypatch, keeps_rows):
     from spo.bench.pack import pack
 
     for source, name in ((copy, "first"), (tmp_path / "first", "second")):  # what is packed can be packed again
-        pack(source, tmp_path / name)
+        pack(source, tmp_path / name, keeps_rows=keeps_rows)
     packed = Results(Sweep.open(tmp_path / "first"))
     assert packed.csv() == Results(Sweep.open(copy)).csv() and packed.is_complete()
-    assert not list((tmp_path / "first").rglob("*.safetensors"))
+    files = [path for path in (tmp_path / "first").rglob("*") if path.is_file()]
+    assert {path.name for path in files if path.suffix == ".gz"} == (
+        {"metrics.jsonl.gz", "episodes.jsonl.gz"} if keeps_rows else {"curves.json.gz"}
+    )
+    assert len(files) == 1 + 4 * 8
+    for path in files:
+        assert path.read_bytes() == (tmp_path / "second" / path.relative_to(tmp_path / "first")).read_bytes()
     for path in (tmp_path / "first").rglob("config.json"):
         assert str(tmp_path) not in path.read_text() and read_record(path.read_bytes())["settings"]["out"] is None
-    for path in (tmp_path / "first").rglob("*.gz"):
-        assert path.read_bytes() == (tmp_path / "second" / path.relative_to(tmp_path / "first")).read_bytes()
-    with pytest.raises(Refusal, match="is not empty; name a new directory"):
-        pack(copy, tmp_path / "first")
+    monkeypatch.setattr("spo.bench.sweep.execute", lambda cells, *_: None if not cells else 1 / 0)
+    bench(tiny(), tmp_path / "first", jobs=2)
+    assert "0 of 8 runs to do" in capsys.readouterr().err
+    for path in packed.sweep.run(Cell("CartPole-v1", "spo", 1)).path.glob("[ec]*.json*.gz"):  # episodes, or curves
+        path.write_bytes(b"")
+    with pytest.raises(Refusal, match="was packed and is damaged: .* is empty; delete it to run it again"):
+        bench(tiny(), tmp_path / "first", jobs=2)
 
 
 def test_every_name_is_one_part_of_a_path_of_its_own(tmp_path):

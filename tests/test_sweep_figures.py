@@ -180,7 +180,8 @@ def test_training_curves_are_those_of_the_results(table1):
     assert labels == [*(table1.plan.label(variant) for variant in table1.plan.variants), "ε = 0.2"]
     assert words_under(figure) == (
         "reduced: 3 of 5 seeds, 2 of 6 tasks · mean over 3 seeds (bands: standard deviation of returns, range of ratio "
-        "deviations); ratio deviations are those of the largest minibatch · the authors' behaviour (--paper)"
+        "deviations); ratio deviations are those of the largest minibatch · the authors' behaviour (--paper) · from "
+        "all rows"
     )
 
 
@@ -248,7 +249,9 @@ def test_runs_of_the_default_behaviour_say_so(tmp_path):
     plan = json.loads((tmp_path / "plan.json").read_text())
     (tmp_path / "plan.json").write_text(json.dumps(plan | {"settings": {}}))
     results = Results(Sweep.open(tmp_path))
-    assert training.training_curves(results).note == "reduced: 1 of 3 seeds · one seed · default behaviour"
+    assert (
+        training.training_curves(results).note == "reduced: 1 of 3 seeds · one seed · default behaviour · from all rows"
+    )
 
 
 # Aggregates
@@ -274,7 +277,7 @@ def test_aggregates_are_those_of_the_statistics(baselines):
         "reduced: 3 of 10 seeds, 2 of 6 tasks, 3 of 8 variants · 2 tasks, 3 seeds (fewer than ten: the intervals are "
         "too narrow) · scores: 0 and 1 are the lowest and highest iteration mean of PPO-Clip, of all its seeds · "
         "returns over the last 1 % of the steps (of 18 runs their last 8 episodes, because fewer ended there) · the "
-        "authors' behaviour (--paper)"
+        "authors' behaviour (--paper) · from all rows"
     )
 
 

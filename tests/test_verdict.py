@@ -114,9 +114,9 @@ def test_the_report_of_the_study(study, tmp_path):
 
 
 def test_the_width_of_adapting_runs(study):
-    steps, runs = study.width_curve("Hopper-v4", "spo-adaptive-0.1-3", 10)
+    steps, runs = study.metric_curve("Hopper-v4", "spo-adaptive-0.1-3", "epsilon", 10)
     assert runs.shape == (5, 10) and np.all(np.diff(runs) > 0) and runs[0, -1] == pytest.approx(0.2 + 0.5 * 57.5 / 60)
-    assert study.width_curve("Hopper-v4", "spo-3", 10)[1].shape == (0, 10)
+    assert study.metric_curve("Hopper-v4", "spo-3", "epsilon", 10)[1].shape == (0, 10)
     adapting = study.runs[Cell("Hopper-v4", "spo-adaptive-0.1-3", 1)]
     assert adapting.epsilon is None and study.runs[Cell("Hopper-v4", "spo-3", 1)].epsilon == 0.2
 
@@ -129,7 +129,7 @@ def test_the_figure_shows_deviation_against_return(study):
         drawn = {line.get_label(): line for line in axis.lines}
         for rule in ("ppo", "spo", "spo-adaptive-0.1"):
             runs = study.finished(task, f"{rule}-{depth}")
-            x = np.mean([np.median([row["ratio_deviation"] for row in run.metrics]) for run in runs])
+            x = np.mean([np.median([row["ratio_deviation"] for row in run.directory.read_metrics()]) for run in runs])
             line = drawn[f"{rule}-{depth}"]
             assert line.get_xdata() == pytest.approx([x])
             assert line.get_ydata() == pytest.approx([study.entry(task, f"{rule}-{depth}").mean])

@@ -154,12 +154,10 @@ def compare_command(arguments: list[str]) -> None:
 
 
 def pack_command(arguments: list[str]) -> None:
-    from pathlib import Path
-
-    from spo.bench.pack import pack
+    from spo.bench.pack import pack_as_asked
 
     given = parse(PackArguments, arguments, "spo pack")
-    pack(Path(given.sweep), Path(given.out))
+    print(pack_as_asked(given.sweep, given.out, given.into, given.rows))
 
 
 def objectives_command(arguments: list[str]) -> None:
@@ -309,12 +307,16 @@ class CompareArguments(Execution):
 
 @dataclass(frozen=True)
 class PackArguments:
-    """Copies the finished runs of a sweep, compressed and without checkpoints; figures and reports read them too."""
+    """Keeps of a sweep's finished runs what tables, figures and reports need: settings, numbers, and binned curves."""
 
     sweep: Annotated[str, tyro.conf.Positional]
     """The directory of a sweep."""
-    out: str
+    out: flags.OptionalText = None
     """A new directory."""
+    into: flags.OptionalText = None
+    """A packed sweep, to which runs that finished since are added."""
+    rows: bool = False
+    """Keeps all rows of metrics and episodes, compressed, instead of curves."""
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,14 @@
 
 import fcntl
 import gzip
+import io
 import json
 import math
 import os
 import socket
 import stat
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -120,6 +122,10 @@ class RunDirectory:
             lines = file.read().split(b"\n")
         return _with_todays_names(json.loads(lines[-2])) if len(lines) > 1 else None
 
+    def has_rows(self) -> bool:
+        """Whether there are metrics of single iterations, packed or not."""
+        return self.metrics.exists() or packed_path(self.metrics).exists()
+
     def log_sizes(self) -> dict[str, int]:
         """How long each log is, which is what a checkpoint remembers of it."""
         return {path.name: path.stat().st_size for path in self.logs if path.exists()}
@@ -221,6 +227,11 @@ def canonical(value: object) -> bytes:
     return (json.dumps(value, indent=2, allow_nan=False) + "\n").encode()
 
 
+def compact(value: object) -> bytes:
+    """JSON without a space."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+
+
 def write_json(path: Path, value: object, durable: bool = False) -> None:
     """Writes a file that appears all at once; `durable` waits until it is on the disk."""
     replace_file(path, canonical(value), durable)
@@ -268,12 +279,12 @@ def append_row(path: Path, row: dict) -> None:
 
 def _rows(path: Path) -> list[dict]:
     """The whole lines of a JSONL file, or of its .gz; a run that is still writing may have half a line at the end."""
-    packed = path.with_name(path.name + ".gz")
+    packed = packed_path(path)
     try:
         if path.exists():
             content = read_bounded(path, LARGEST_LOG)
         else:
-            content = _unpacked(packed) if packed.exists() else b""
+            content = unpacked(packed, LARGEST_LOG) if packed.exists() else b""
         return [dict(json.loads(line)) for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
     except (OSError, EOFError, ValueError, TypeError, RecursionError) as error:
         raise Refusal(f"{path} cannot be read: {error}")
@@ -283,12 +294,23 @@ def _with_todays_names(row: dict) -> dict:
     return {FORMER_NAMES.get(name, name): value for name, value in row.items()}
 
 
-def _unpacked(path: Path) -> bytes:
-    """No more than a log may have, whatever a small file promises."""
-    with gzip.open(path) as file:
-        content = file.read(LARGEST_LOG + 1)
-    if len(content) > LARGEST_LOG:
-        raise ValueError(f"{path.name} holds more than {LARGEST_LOG} bytes")
+def packed_path(path: Path) -> Path:
+    """Where a file lies that was compressed."""
+    return path.with_name(f"{path.name}.gz")
+
+
+def unpacked(path: Path, largest: int) -> bytes:
+    """No more than so many bytes, whatever a small file promises."""
+    packed = read_bounded(path, largest)
+    if not packed:
+        raise ValueError(f"{path.name} is empty")  # to gzip that is a file without content
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
+            content = file.read(largest + 1)
+    except zlib.error as error:
+        raise ValueError(f"{path.name} is damaged: {error}")
+    if len(content) > largest:
+        raise ValueError(f"{path.name} holds more than {largest:,} bytes")
     return content
 
 

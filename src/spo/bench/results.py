@@ -9,30 +9,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from spo.bench import statistics
+from spo.bench.history import BINS, DIGITS, SUMMARY, History, from_files, from_rows, is_packed
 from spo.bench.suites import Cell, Plan, Sweep
 from spo.errors import Refusal
-from spo.rundir import RunDirectory, summarize
+from spo.rundir import RunDirectory
 
 DAMAGE = (Refusal, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 DAMAGE += (OSError, EOFError, zlib.error)
 """What reading a run's files may raise when they do not hold what a run writes."""
-LARGEST = 1e100
-"""No return or deviation reaches it, and sums of smaller numbers are finite."""
-
-
-@dataclass(frozen=True)
-class History:
-    """What is counted and drawn of a finished run. Its rows are let go: those of a whole suite would fill memory."""
-
-    summary: dict[str, float | bool | None]
-    steps: np.ndarray  # at which each episode ended
-    returns: np.ndarray
-    iteration_means: np.ndarray  # of the returns, for the iterations in which an episode ended
-    iteration_steps: np.ndarray
-    deviations: np.ndarray  # each iteration's largest
-    mean_deviations: np.ndarray  # each iteration's mean; empty where the rows have none
-    epsilons: np.ndarray  # each iteration's width, where it is adapted; else empty
 
 
 @dataclass(frozen=True)
@@ -46,18 +30,7 @@ class Result:
     status: Mapping = field(default_factory=dict)
     config: Mapping = field(default_factory=dict)
     history: History | None = None  # of a finished run
-
-    @property
-    def episodes(self) -> list[dict]:
-        return self.directory.read_episodes()
-
-    @property
-    def metrics(self) -> list[dict]:
-        return self.directory.read_metrics()
-
-    @property
-    def summary(self) -> dict[str, float | bool | None]:
-        return self.history.summary
+    summary: Mapping[str, float | bool | None] = field(default_factory=dict)  # likewise
 
     @property
     def epsilon(self) -> float | None:
@@ -169,27 +142,27 @@ class Results:
 
     def curve(self, task: str, variant: str, points: int = 100) -> tuple[np.ndarray, np.ndarray]:
         """Steps (points,), and for each finished run the mean return of the episodes that ended in each bin."""
-        runs, edges = self._in_bins(task, variant, points)
-        curves = [binned(run.history.steps, run.history.returns, edges) for run in runs]
-        return edges[1:], np.array(curves).reshape(len(runs), points)
+        runs = self.finished(task, variant)
+        return _curves(runs, [run.history.return_curve(points) for run in runs], points)
 
     def deviation_curve(self, task: str, variant: str, points: int = 100) -> tuple[np.ndarray, np.ndarray]:
         """Steps (points,), and each finished run's largest ratio deviation in each bin."""
-        runs, edges = self._in_bins(task, variant, points)
-        curves = [peaks(run.history.iteration_steps, run.history.deviations, edges) for run in runs]
-        return edges[1:], np.array(curves).reshape(len(runs), points)
-
-    def width_curve(self, task: str, variant: str, points: int = 100) -> tuple[np.ndarray, np.ndarray]:
-        """Steps (points,), and the mean ε in each bin of each finished run that adapts it."""
-        runs, edges = self._in_bins(task, variant, points)
-        histories = [run.history for run in runs if len(run.history.epsilons)]
-        curves = [binned(history.iteration_steps, history.epsilons, edges) for history in histories]
-        return edges[1:], np.array(curves).reshape(len(curves), points)
-
-    def _in_bins(self, task: str, variant: str, points: int) -> tuple[list[Result], np.ndarray]:
         runs = self.finished(task, variant)
-        total = max((run.config["resolved"]["total_steps"] for run in runs), default=0)
-        return runs, np.linspace(0, total, points + 1)
+        return _curves(runs, [run.history.peak_curve("ratio_deviation_max", points) for run in runs], points)
+
+    def metric_curve(self, task: str, variant: str, name: str, points: int = 100) -> tuple[np.ndarray, np.ndarray]:
+        """Steps (points,), and the mean of a metric in each bin of each finished run that has it."""
+        runs = [run for run in self.finished(task, variant) if name in run.history.metrics]
+        return _curves(runs, [run.history.metric_curve(name, points) for run in runs], points)
+
+    @property
+    def origin(self) -> str:
+        """What the finished runs were read from: all their rows, or what is packed of them."""
+        packed = [run.history.is_packed for run in self.runs.values() if run.history]
+        curves = f"packed curves ({BINS} bins, {DIGITS} digits)"
+        if all(packed) or not any(packed):
+            return "" if not packed else curves if packed[0] else "all rows"
+        return f"all rows of {packed.count(False)} runs and {curves} of {packed.count(True)}"
 
     def csv(self) -> str:
         """One line per run, without times, so that equal runs give equal bytes."""
@@ -197,40 +170,16 @@ class Results:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["task", "variant", "seed", "state", "return", "ratio_deviation_max", "env_steps", "note"])
         for cell, run in sorted(self.runs.items()):
-            summary = run.summary if run.state == "finished" else {}
-            numbers = [summary.get(name) for name in ("return", "ratio_deviation_max", "env_steps")]
+            numbers = [run.summary.get(name) for name in ("return", "ratio_deviation_max", "env_steps")]
             writer.writerow(
                 [*cell, run.state, *("" if number is None else repr(number) for number in numbers), run.reason]
             )
         return text.getvalue()
 
 
-def binned(steps: np.ndarray, values: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Mean value per bin of steps; a bin without any repeats the one before it (or the first that has one)."""
-    index, counts = _bins(steps, edges)
-    sums = np.bincount(index, values, minlength=len(counts))
-    return _filled(sums / np.maximum(counts, 1), counts)
-
-
-def peaks(steps: np.ndarray, values: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Largest value per bin of steps, likewise."""
-    index, counts = _bins(steps, edges)
-    largest = np.full(len(counts), -np.inf)
-    np.maximum.at(largest, index, values)
-    return _filled(largest, counts)
-
-
-def _bins(steps: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The bin of each, which its upper edge belongs to, and how many are in each bin."""
-    index = np.clip(np.searchsorted(edges, steps, side="left") - 1, 0, len(edges) - 2)
-    return index, np.bincount(index, minlength=len(edges) - 1)
-
-
-def _filled(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    known = np.flatnonzero(counts)
-    if not len(known):
-        return np.full(len(counts), np.nan)
-    return values[known[np.clip(np.searchsorted(known, np.arange(len(counts)), side="right") - 1, 0, None)]]
+def _curves(runs: list[Result], curves: list[np.ndarray], points: int) -> tuple[np.ndarray, np.ndarray]:
+    total = max((run.config["resolved"]["total_steps"] for run in runs), default=0)
+    return np.linspace(0, total, points + 1)[1:], np.array(curves).reshape(len(runs), points)
 
 
 # Reading one run
@@ -252,8 +201,11 @@ def _read(plan: Plan, cell: Cell, directory: RunDirectory) -> Result:
     state, reason = str(status.get("state", "waiting")), status.get("reason")
     if config or state == "finished":
         _check_config(plan, cell, config)
+    if state != "finished" and is_packed(directory):
+        raise Refusal(f"status.json says {state}; only finished runs are packed")
     history = _history(directory, config, plan.last) if state == "finished" else None
-    return Result(cell, directory, state, str(reason) if reason else None, status, config, history)
+    summary = history.summary(plan.last) if history else {}
+    return Result(cell, directory, state, str(reason) if reason else None, status, config, history, summary)
 
 
 def _check_config(plan: Plan, cell: Cell, config: Mapping) -> None:
@@ -270,20 +222,19 @@ def _check_config(plan: Plan, cell: Cell, config: Mapping) -> None:
 
 
 def _history(directory: RunDirectory, config: Mapping, last: float) -> History:
-    episodes, rows = directory.read_episodes(), directory.read_metrics()
     iterations, total_steps = (_count(config["resolved"], name) for name in ("iterations", "total_steps"))
-    if len(rows) != iterations:
-        raise Refusal(f"metrics.jsonl has {len(rows)} whole rows; {iterations} were made")
-    return History(
-        steps=_column(episodes, "env_steps"),
-        returns=_column(episodes, "return"),
-        iteration_steps=_column(rows, "env_steps"),
-        deviations=_column(rows, "ratio_deviation_max"),
-        mean_deviations=_column_if_any(rows, "ratio_deviation"),
-        epsilons=_column_if_any(rows, "epsilon"),
-        iteration_means=statistics.iteration_means(episodes, total_steps // iterations),
-        summary=summarize(rows, episodes, total_steps, last),
-    )
+    if is_packed(directory):
+        history = from_files(directory)
+        _check_rows(SUMMARY, history.numbers["iterations"], iterations)
+        return history
+    rows = directory.read_metrics()
+    _check_rows("metrics.jsonl", len(rows), iterations)
+    return from_rows(rows, directory.read_episodes(), total_steps, iterations, last)
+
+
+def _check_rows(file: str, found: int, made: int) -> None:
+    if found != made:
+        raise Refusal(f"{file} has {found} whole rows; {made} were made")
 
 
 def _count(values: Mapping, name: str) -> int:
@@ -291,15 +242,3 @@ def _count(values: Mapping, name: str) -> int:
     if not isinstance(value, int) or not 0 < value < 2**53:
         raise Refusal(f"config.json says {name} {value}; it is a whole number of at least 1")
     return value
-
-
-def _column_if_any(rows: list[dict], name: str) -> np.ndarray:
-    return _column(rows, name) if all(name in row for row in rows) else np.empty(0)
-
-
-def _column(rows: list[dict], name: str) -> np.ndarray:
-    values = np.array([row[name] for row in rows], dtype=float)
-    is_sane = np.abs(values) < LARGEST  # NaN is not
-    if not is_sane.all():
-        raise Refusal(f"{name} is {values[~is_sane][0]} in a row; only finite numbers are written")
-    return values

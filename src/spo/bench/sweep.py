@@ -13,6 +13,7 @@ from rich.table import Table
 from spo import interrupts
 from spo.bench.estimate import longest_first, seconds_of_all
 from spo.bench.execute import Executor, Local, execute
+from spo.bench.history import was_packed
 from spo.bench.results import Results
 from spo.bench.suites import Cell, Plan, Sweep
 from spo.errors import Refusal
@@ -59,6 +60,9 @@ def bench(
 def left_to_do(sweep: Sweep, retry_failed: bool) -> list[Cell]:
     """The cells that are neither finished nor, unless they are to be tried again, failed."""
     results = Results(sweep)
+    for run in results.runs.values():
+        if run.state == "damaged" and was_packed(run.directory):
+            raise Refusal(f"{run.directory.path} was packed and is damaged: {run.reason}; delete it to run it again")
     done = ("finished",) if retry_failed else ("finished", "failed")
     cells = [cell for cell, run in results.runs.items() if run.state not in done]
     return longest_first(sweep.plan, cells, results)

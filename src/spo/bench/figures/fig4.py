@@ -25,7 +25,7 @@ from spo.bench.figures.sweeps import ended_curve, results_of
 from spo.bench.results import Results
 from spo.bench.statistics import Interval, Scores
 
-POINTS = 40
+POINTS = 50
 """Of the curve over training: an interval is computed at each."""
 THRESHOLDS = 101
 

@@ -37,10 +37,14 @@ def ended_curve(results: Results, task: str, variant: str, points: int) -> Drawn
 
 
 def note_of(results: Results, *more: str) -> str:
-    """What is said under a figure: in what it is reduced, what is not in it, what was drawn, and how it was trained."""
+    """What is said under a figure: what is reduced or missing, what is drawn, how it was trained and kept."""
     behaviour = "the authors' behaviour (--paper)" if results.plan.settings.get("paper") else "default behaviour"
-    parts = (results.plan.note, _unfinished(results), _without_episode(results), *more, behaviour)
+    parts = (results.plan.note, _unfinished(results), _without_episode(results), *more, behaviour, _origin(results))
     return " · ".join(part for part in parts if part)
+
+
+def _origin(results: Results) -> str:
+    return f"from {results.origin}" if results.origin else ""
 
 
 def _unfinished(results: Results) -> str:

@@ -59,8 +59,9 @@ def widths(results: Results) -> Widths:
 
 
 def _points(results: Results, task: str, variant: str) -> Points:
-    runs = [run for run in results.finished(task, variant) if run.has_return and len(run.history.mean_deviations)]
-    deviations = np.array([np.median(run.history.mean_deviations) for run in runs])
+    finished = [run for run in results.finished(task, variant) if run.has_return]
+    runs = [run for run in finished if "ratio_deviation" in run.history.metrics]
+    deviations = np.array([run.history.numbers["metrics"]["ratio_deviation"]["median"] for run in runs])
     return deviations, np.array([run.summary["return"] for run in runs])
 
 

@@ -80,6 +80,10 @@ def heading(results: Results) -> Html:
     if plan.note:
         parts.append(element("p", plan.note, class_="label"))
     parts.append(_state(results))
+    if results.origin:
+        parts.append(
+            element("p", f"Read from {results.origin}; the numbers of runs are at full precision.", class_="source")
+        )
     parts += [
         element("p", words, " ", element("a", "See which.", href=f"#{to}"), class_="caution")
         for words, to in _cautions(results)

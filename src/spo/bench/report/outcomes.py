@@ -113,7 +113,7 @@ def epsilons(results: Results) -> tuple[float, ...]:
 def width_section(results: Results) -> Html:
     """Nothing where no run adapts its width."""
     finished = [run for run in results.runs.values() if run.state == "finished"]
-    if not any(len(run.history.epsilons) for run in finished):
+    if not any("epsilon" in run.history.metrics for run in finished):
         return Html()
     seeds = "median and range over the seeds" if results.plan.seeds > 1 else "one seed"
     words = f"The width ε in force, of objectives that adapt it, in each hundredth of the run: {seeds}."
@@ -151,7 +151,7 @@ def _deviation_curves(results: Results, task: str) -> dict[str, Curve]:
 
 
 def _width_curves(results: Results, task: str) -> dict[str, Curve]:
-    return _curves(results, partial(results.width_curve, task), np.median)
+    return _curves(results, lambda variant: results.metric_curve(task, variant, "epsilon"), np.median)
 
 
 def _curves(results: Results, curve_of: Callable, middle: Callable) -> dict[str, Curve]:

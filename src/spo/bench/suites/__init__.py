@@ -158,7 +158,7 @@ class Sweep:
         """The part of a directory that the plan names; the directory, new or not, remembers all that was ever named."""
         file, remembered = path / "plan.json", plan
         if os.path.isfile(file):
-            remembered = _united(cls.open(path).plan, plan, path)
+            remembered = united(cls.open(path).plan, plan, f"--out {path}")
         elif os.path.isdir(path) and any(path.iterdir()):
             raise Refusal(f"--out {path} is not empty and holds no plan.json; name a new directory")
         with writing(f"--out {path}"):
@@ -206,16 +206,16 @@ def safe(name: str) -> str:
     return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted or "%"
 
 
-def _united(old: Plan, new: Plan, path: Path) -> Plan:
+def united(old: Plan, new: Plan, where: str) -> Plan:
     """Both plans' tasks, variants and seeds, if all else is the same."""
     fixed = ("suite", "steps", "preset", "settings", "last")
     for name in fixed:
         if getattr(old, name) != getattr(new, name):
             was, now = getattr(old, name), getattr(new, name)
-            raise Refusal(f"--out {path} holds runs with {name} {was}, not {now}; name another directory")
+            raise Refusal(f"{where} holds runs with {name} {was}, not {now}; name another directory")
     for name in set(old.variants) & set(new.variants):
         if old.variants[name] != new.variants[name]:
-            raise Refusal(f"--out {path} holds another variant {name}; name another directory")
+            raise Refusal(f"{where} holds another variant {name}; name another directory")
     tasks = tuple(dict.fromkeys((*old.tasks, *new.tasks)))
     variants = dict(old.variants) | dict(new.variants)
     united = dataclasses.replace(
