@@ -3,16 +3,19 @@ PYTHON ?= python3
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-long bench-guard same-numbers lint clean
+.PHONY: demo test test-long test-processors bench-guard same-numbers lint clean
 
 demo: $(VENV)/.runs
 	$(VENV)/bin/spo compare Humanoid-v4 --objectives spo ppo-clip --paper --steps 100k --hidden 256 256 128 128 64 64
 
 test: $(VENV)/.tests lint
-	$(VENV)/bin/python -m pytest -n 2
+	$(VENV)/bin/python -m pytest -n 2 --dist worksteal
 
 test-long: $(VENV)/.tests
-	$(VENV)/bin/python -m pytest -n 2 --long
+	$(VENV)/bin/python -m pytest -n 2 --dist worksteal --long
+
+test-processors: $(VENV)/.tests
+	$(VENV)/bin/python tests/processors.py -n 2 --dist worksteal
 
 bench-guard: $(VENV)/.tests
 	$(VENV)/bin/python benchmarks/guard.py

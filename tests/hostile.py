@@ -13,9 +13,9 @@ from pathlib import Path
 
 import spo
 from spo import doctor, presets
+from waiting import PATIENCE
 
 MEMORY = 500 * 2**20
-SECONDS = 10
 IMPORTABLE = {"spo", "torch", "numpy", "gymnasium", "safetensors", "tyro", "rich", "pygame", "cv2", "mujoco"}
 """Packages that opening a run may import; the standard library aside."""
 
@@ -37,7 +37,7 @@ OPENERS: dict[str, Callable[[Path], object]] = {
 def heard(function: Callable, *arguments) -> str:
     """All that is printed and refused in a call; what a user must never meet is marked with BROKE."""
     signal.signal(signal.SIGALRM, _hang)
-    signal.alarm(SECONDS)
+    signal.alarm(int(PATIENCE))
     said = io.StringIO()
     try:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
@@ -66,7 +66,7 @@ def sandboxed(function: Callable, *arguments) -> object:
     process.start()
     theirs.close()
     try:
-        assert mine.poll(120), "the process hangs"
+        assert mine.poll(2 * PATIENCE), "the process hangs"
         result, growth, imported = mine.recv()
     finally:
         process.kill()

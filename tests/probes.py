@@ -1,5 +1,6 @@
 """Environments whose right answers are known, and a way to train on them without a run directory."""
 
+import os
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -12,6 +13,10 @@ if TYPE_CHECKING:  # a worker process that steps one of these needs no torch, wh
 
 DISCRETE = gym.spaces.Discrete(2)
 CONTINUOUS = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+THREADS = min(int(os.environ.get("SPO_TEST_THREADS", 1)), os.cpu_count())
+"""Of torch in a test process: the suite runs in as many processes as there are cores."""
+MADE: list["Training"] = []
+"""Trainings of the test that runs, whose environments are closed after it: a watchdog keeps them alive till then."""
 
 
 class Probe(gym.Env):
@@ -74,6 +79,23 @@ class ActionReward(Probe):
         return self.see(0.0), reward, True, False, {}
 
 
+class Approach(Probe):
+    """Eight steps on a line, from anywhere near its origin and best towards it: the reward is −(distance)²."""
+
+    def __init__(self):
+        super().__init__(CONTINUOUS)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time, self.place = 0, float(self.np_random.uniform(-1, 1))
+        return self.see(self.place), {}
+
+    def step(self, action):
+        self.time += 1
+        self.place += 0.5 * float(action[0])
+        return self.see(self.place), -(self.place**2), self.time == 8, False, {}
+
+
 class EndlessReward(Probe):
     """Reward 1 for ever, cut every `limit` steps, and nothing to see: the value is 1 / (1 − γ)."""
 
@@ -91,8 +113,8 @@ class EndlessReward(Probe):
         return self.see(0.0), 1.0, False, self.time == self.limit, {}
 
 
-class Slow(Probe):
-    """Takes its time for every step, and never ends."""
+class Busy(Probe):
+    """Works for every step, and never ends: where nothing runs, its time does not pass."""
 
     def __init__(self, seconds: float):
         super().__init__()
@@ -101,14 +123,6 @@ class Slow(Probe):
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         return self.see(0.0), {}
-
-    def step(self, action):
-        time.sleep(self.seconds)
-        return self.see(0.0), 1.0, False, False, {}
-
-
-class Busy(Slow):
-    """Works for every step: where nothing runs, its time does not pass."""
 
     def step(self, action):
         end = time.thread_time() + self.seconds
@@ -220,41 +234,46 @@ class Masked(gym.Env):
 
 
 class Catch(gym.Env):
-    """A ball falls through a 10 × 10 picture; a paddle below moves left, stays or moves right. Return ±1."""
+    """A ball falls through a square picture; a paddle below moves left, stays or moves right. Return ±1."""
 
-    observation_space = gym.spaces.Box(0, 255, (10, 10, 2), np.uint8)
     action_space = gym.spaces.Discrete(3)
+
+    def __init__(self, size: int = 10):
+        self.size = size
+        self.observation_space = gym.spaces.Box(0, 255, (size, size, 2), np.uint8)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.row, self.ball, self.paddle = 0, int(self.np_random.integers(10)), 5
+        self.row, self.ball, self.paddle = 0, int(self.np_random.integers(self.size)), self.size // 2
         return self.picture(), {}
 
     def step(self, action):
-        self.paddle = min(9, max(0, self.paddle + int(action) - 1))
+        self.paddle = min(self.size - 1, max(0, self.paddle + int(action) - 1))
         self.row += 1
-        is_over = self.row == 9
+        is_over = self.row == self.size - 1
         reward = (1.0 if abs(self.paddle - self.ball) <= 1 else -1.0) if is_over else 0.0
         return self.picture(), reward, is_over, False, {}
 
     def picture(self) -> np.ndarray:
-        image = np.zeros((10, 10, 2), np.uint8)
+        image = np.zeros(self.observation_space.shape, np.uint8)
         image[self.row, self.ball, 0] = 255
-        image[9, self.paddle, 1] = 255
+        image[self.size - 1, self.paddle, 1] = 255
         return image
 
 
 def training(env, **settings) -> "Training":
-    """A training on an environment id or a maker of one; eager unless asked, with the classic preset."""
+    """A training on an environment id or a maker of one; eager and with the threads of a test process unless asked,
+    because threads of several processes on the same cores wait for each other; with the classic preset."""
     from spo.envs.backends import env_maker
     from spo.presets import make_config
     from spo.trainer import name_of
     from spo.training import Training
 
     name = env if isinstance(env, str) else name_of(env)
-    defaults = {"preset": "classic", "steps": 10**6, "compile": "off"}
+    defaults = {"preset": "classic", "steps": 10**6, "compile": "off", "threads": THREADS}
     config = make_config(name, **defaults | settings)
-    return Training(config, env_maker(config, env))
+    MADE.append(Training(config, env_maker(config, env)))
+    return MADE[-1]
 
 
 def accepts_box(objective: str) -> bool:

@@ -25,6 +25,7 @@ from spo.envs.processes import Processes
 from spo.envs.watchdog import Watched
 from spo.errors import Refusal
 from spo.presets import make_config
+from waiting import PATIENCE, is_alive, wait_for
 
 needs_envpool = pytest.mark.skipif(find_spec("envpool") is None, reason="needs the extra envpool")
 needs_mujoco = pytest.mark.skipif(find_spec("mujoco") is None, reason="needs the extra mujoco")
@@ -229,13 +230,13 @@ DEEDS = {
 @pytest.mark.parametrize("deed", DEEDS)
 def test_a_worker_that_misbehaves_is_named_and_nothing_is_left_behind(deed):
     before = children()
-    envs = Processes(partial(Misbehaving, deed), 2, seed=1, workers=2, timeout=2.0)
+    envs = Processes(partial(Misbehaving, deed), 2, seed=1, workers=2, timeout=PATIENCE)
     envs.reset()
-    started = time.monotonic()
+    for _ in range(4):
+        envs.step(np.zeros(2, int))
+    envs.timeout = 2.0 if deed == "hang" else PATIENCE  # only a step that never ends is in a hurry
     with pytest.raises(Refusal, match="environment 0 " + DEEDS[deed]):
-        for _ in range(5):
-            envs.step(np.zeros(2, int))
-    assert time.monotonic() - started < 12
+        envs.step(np.zeros(2, int))
     assert children() <= before
 
 
@@ -269,7 +270,7 @@ def test_a_helper_that_misbehaves_is_named_and_nothing_is_left_behind(deed):
 def test_a_helper_that_hangs_is_named_by_the_watchdog(monkeypatch):
     told, helpers = [], helped("hang")
     monkeypatch.setattr("spo.envs.watchdog.os._exit", lambda code: helpers.helpers[0].process.kill())
-    envs = Watched(helpers, 1.0, told.append)
+    envs = Watched(helpers, 2.0, told.append)
     try:
         envs.reset()
         with pytest.raises(Refusal, match="environment 2 ended its worker process with code -9"):
@@ -277,7 +278,7 @@ def test_a_helper_that_hangs_is_named_by_the_watchdog(monkeypatch):
                 envs.step(np.zeros(4, int))
     finally:
         envs.close()
-    assert told[0] == "environment 2 did not answer within 1 s (its step 5)"
+    assert told[0] == "environment 2 did not answer within 2 s (its step 5)"
 
 
 def test_ends_of_episodes_in_a_helper_are_those_of_this_process():
@@ -342,7 +343,7 @@ def test_a_plain_script_can_train_with_workers(backend, tmp_path):
     script.write_text(
         f"import spo\nspo.train('CartPole-v1', preset='classic', {settings}, quiet=True, out='run')\nprint('trained')\n"
     )
-    done = subprocess.run([sys.executable, script], cwd=tmp_path, text=True, capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, text=True, capture_output=True, timeout=PATIENCE)
     assert done.returncode == 0 and done.stdout == "trained\n", done
 
 
@@ -360,7 +361,7 @@ def test_python_ends_though_nobody_closed_the_environments(backend):
         cwd=os.path.dirname(__file__),
         text=True,
         capture_output=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0 and done.stdout == "done\n", done
 
@@ -384,7 +385,7 @@ def script(code: str, *arguments: str, wait: bool = True):
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=os.path.dirname(__file__)
     )
-    return process.communicate(timeout=600) + (process.returncode,) if wait else process
+    return process.communicate(timeout=PATIENCE) + (process.returncode,) if wait else process
 
 
 def test_a_hanging_environment_in_this_process_is_named_by_the_watchdog(tmp_path):
@@ -410,7 +411,7 @@ def test_workers_end_with_a_killed_parent():
         from spo.envs.making import EnvMaker
         from spo.envs.processes import Processes
         if __name__ == "__main__":
-            envs = Processes(EnvMaker("CartPole-v1", {}), 2, seed=1, workers=2, timeout=30.0)
+            envs = Processes(EnvMaker("CartPole-v1", {}), 2, seed=1, workers=2, timeout=600.0)
             envs.reset()
             print(*(worker.process.pid for worker in envs.workers), flush=True)
             time.sleep(600)
@@ -421,10 +422,7 @@ def test_workers_end_with_a_killed_parent():
     assert len(pids) == 2
     process.kill()
     process.wait()
-    deadline = time.monotonic() + 10
-    while any(os.path.exists(f"/proc/{pid}") for pid in pids) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
+    wait_for(lambda: not any(map(is_alive, pids)))
 
 
 def test_no_worker_imports_torch():

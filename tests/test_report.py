@@ -30,6 +30,7 @@ from spo.bench.results import Results
 from spo.bench.suites import Cell, Sweep, narrowed, read_suite
 from spo.errors import Refusal
 from sweeps import VERSIONS, deviation, level, make_plan, make_sweep, scores_by_hand, write_run
+from waiting import PATIENCE
 
 VOID = {"meta", "img", "br"}
 HOSTILE = [
@@ -497,7 +498,7 @@ def test_the_same_directory_gives_the_same_bytes(tmp_path):
     assert "--out away" in (tmp_path / "here/first.html").read_text()
     environment = os.environ | {"PYTHONHASHSEED": "7"}
     command = [sys.executable, "-m", "spo", "report", copy.name, "-o", "second.html"]
-    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, timeout=PATIENCE)
     assert (tmp_path / "here/first.html").read_bytes() == (tmp_path / "second.html").read_bytes()
     assert (tmp_path / "here/results.csv").read_bytes() == (tmp_path / "results.csv").read_bytes()
 
@@ -602,7 +603,7 @@ def opened(path: Path, folder: Path) -> tuple[list[str], list[str], str]:
     log = folder / "requests.json"
     options = ["--host-resolver-rules=MAP * ~NOTFOUND", f"--log-net-log={log}", f"--user-data-dir={folder / 'profile'}"]
     done = subprocess.run(
-        [CHROMIUM, *OFFLINE, *options, path.as_uri()], capture_output=True, text=True, timeout=120, check=True
+        [CHROMIUM, *OFFLINE, *options, path.as_uri()], capture_output=True, text=True, timeout=PATIENCE, check=True
     )
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     logged = json.loads(log.read_text())

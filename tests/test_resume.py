@@ -21,6 +21,7 @@ from spo.envs.envpool import EnvPool
 from spo.errors import Refusal
 from spo.rundir import RunDirectory
 from spo.training import Training
+from waiting import PATIENCE
 
 needs_envpool = pytest.mark.skipif(find_spec("envpool") is None, reason="needs the extra envpool")
 FED_BACK = [{"objective": "ppo-penalty"}, {"objective": "spo-adaptive"}, {"lr_schedule": "adaptive-kl"}]
@@ -49,15 +50,15 @@ def stopped(out, env, settings, after: int):
 
 
 def test_kills_at_random_moments(tmp_path, amount, capsys):
-    """200 SIGKILLs over short runs of four objectives: nothing unreadable, nothing different."""
+    """SIGKILLs over short runs of four objectives: nothing unreadable, nothing different."""
     seed = 20261116
     draw, kills, runs = random.Random(seed), 0, 0
     references = {name: whole(tmp_path / name, objective=name) for name in OBJECTIVES}
-    assert not killed_after(60, tmp_path / "warm", "CartPole-v1", {})
+    assert not killed_after(PATIENCE, tmp_path / "warm", "CartPole-v1", {})
     started = time.monotonic()
-    assert not killed_after(60, tmp_path / "timed", "CartPole-v1", {})
+    assert not killed_after(PATIENCE, tmp_path / "timed", "CartPole-v1", {})
     span = time.monotonic() - started
-    while kills < amount(200, 1000):
+    while kills < amount(50, 1000):
         name = OBJECTIVES[runs % len(OBJECTIVES)]
         out = tmp_path / f"run-{runs}"
         for _ in range(draw.randint(4, 16)):
@@ -70,13 +71,13 @@ def test_kills_at_random_moments(tmp_path, amount, capsys):
         print(f"\n{kills} kills over {runs} runs, seed {seed}")
 
 
-def test_kills_at_every_step_of_publishing(tmp_path):
-    """Before every fsync, rename, removal and cut of a run's life, also of its resumed life."""
+def test_kills_at_every_step_of_publishing(tmp_path, amount):
+    """Before every fsync, rename, removal and cut of a run's life, also of its resumed life; in short every third."""
     settings = {"steps": 32 * 4, "keep": 1}
     expected = whole(tmp_path, **settings)
     number, is_dead = 0, True
     while is_dead:
-        number += 1
+        number += amount(3, 1)
         out = tmp_path / "victim"
         process = child(out, "CartPole-v1", settings, KillAt(number))
         process.join()

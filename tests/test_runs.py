@@ -17,6 +17,7 @@ import spo.metrics
 from probes import ActionReward, EndlessReward, iterate, training
 from spo.errors import Refusal
 from spo.rundir import FORMER_NAMES, RunDirectory, summarize
+from test_learning import SETTINGS
 
 TIMES = ("wall_time", "steps_per_second")
 METRICS = """iteration env_steps wall_time steps_per_second learning_rate policy_loss value_loss entropy
@@ -38,10 +39,12 @@ def timeless(path) -> list[dict]:
     return [{name: value for name, value in row.items() if name not in TIMES} for row in rows]
 
 
-def test_cartpole_is_solved(tmp_path):
-    result = spo.train("CartPole-v1", preset="classic", steps="60k", seed=2, quiet=True, out=str(tmp_path / "run"))
-    assert result.summary["return"] >= 400
-    assert spo.evaluate(result.directory).return_mean >= 450
+def test_a_run_learns(tmp_path):
+    """Seeds 1 to 10 come to 210 to 433 in the last tenth of the run, and to 479 to 500 without chance."""
+    settings = SETTINGS | {"preset": "classic", "steps": 25 * 1024, "compile": "off", "quiet": True}
+    result = spo.train("CartPole-v1", **settings, out=str(tmp_path / "run"))
+    assert result.summary["return"] > 100
+    assert spo.evaluate(result.directory).return_mean > 200
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])

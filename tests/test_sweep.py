@@ -22,6 +22,7 @@ from spo.bench.sweep import bench, check_settings, left_to_do, result_table
 from spo.errors import Refusal
 from spo.presets import make_config
 from spo.recording import read_record
+from waiting import PATIENCE, children, wait_for
 
 TINY = {"envs": 2, "horizon": 16, "epochs": 2, "minibatches": 2, "hidden": [8], "critic_hidden": [8], "compile": "off"}
 
@@ -279,15 +280,17 @@ def test_kills_of_workers_and_driver_lose_and_double_nothing(done, tmp_path, cap
     path = tmp_path / "sweep"
     driver, kills = driver_of(path), []
     for victim in draw.sample(["worker", "worker", "worker", "driver", "driver"], 5):
-        time.sleep(draw.uniform(1, 5))
-        workers = _children(driver.pid)
+        rows = _bytes_of_rows(path)
+        wait_for(lambda rows=rows, driver=driver: _bytes_of_rows(path) > rows or driver.poll() is not None)
+        time.sleep(draw.uniform(0, 0.5))
+        workers = children(driver.pid)
         if driver.poll() is None:
             os.kill(draw.choice(workers) if victim == "worker" and workers else driver.pid, signal.SIGKILL)
             kills.append(victim)
         if victim == "driver" or driver.poll() is not None:
             driver.communicate()
             driver = driver_of(path)
-    driver.communicate(timeout=200)
+    driver.communicate(timeout=PATIENCE)
     assert driver.returncode == 0
     with capsys.disabled():
         print(f"\nkilled {kills}, seed {seed}")
@@ -296,22 +299,16 @@ def test_kills_of_workers_and_driver_lose_and_double_nothing(done, tmp_path, cap
         assert clean.read_bytes() == killed.read_bytes()
 
 
-def _children(pid: int) -> list[int]:
-    try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
+def _bytes_of_rows(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.rglob("metrics.jsonl"))
 
 
 def test_ctrl_c_saves_what_runs(tmp_path):
     path = tmp_path / "sweep"
     driver = driver_of(path, "tiny(steps=32 * 100_000, seeds=1)")
-    deadline = time.monotonic() + 60
-    while sum(file.stat().st_size > 0 for file in path.rglob("metrics.jsonl")) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_for(lambda: sum(file.stat().st_size > 0 for file in path.rglob("metrics.jsonl")) == 2)
     driver.send_signal(signal.SIGINT)
-    errors = driver.communicate(timeout=20)[1]
+    errors = driver.communicate(timeout=PATIENCE)[1]
     assert "stopped; what ran has saved, and the same command goes on" in errors
     states = [json.loads(status.read_text()) for status in path.rglob("status.json")]
     assert len(states) == 2 and all(state["state"] == "interrupted" and state["checkpoint"] for state in states)
@@ -320,8 +317,8 @@ def test_ctrl_c_saves_what_runs(tmp_path):
 @pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra ray")
 def test_ray_gives_the_same_table(tmp_path):
     plan = "tiny(tasks=('CartPole-v1',), seeds=1)"
-    table, errors = driver_of(tmp_path / "ray", plan, executor="ray").communicate(timeout=120)
-    again, _ = driver_of(tmp_path / "local", plan).communicate(timeout=120)
+    table, errors = driver_of(tmp_path / "ray", plan, executor="ray").communicate(timeout=PATIENCE)
+    again, _ = driver_of(tmp_path / "local", plan).communicate(timeout=PATIENCE)
     assert "CartPole-v1" in table, errors
     assert table.replace(str(tmp_path / "ray"), "") == again.replace(str(tmp_path / "local"), "")
     results = [(tmp_path / name / "results.csv").read_bytes() for name in ("ray", "local")]
