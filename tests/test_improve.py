@@ -40,9 +40,10 @@ def test_a_full_update_equals_stable_baselines3(env):
 
 
 def test_the_clip_fraction_is_that_of_stable_baselines3():
-    theirs, _, stats = both_updated("CartPole-v1", learning_rate=0.02)
+    """So large a step leaves the bound for 7 to 35 % of the samples (six seeds), 3 to 20 % of them without gradient."""
+    theirs, _, stats = both_updated("CartPole-v1", learning_rate=0.1)
     fraction = theirs.logger.name_to_value["train/clip_fraction"]
-    assert fraction > 0.1 and stats["zero_gradient_fraction"] < fraction - 0.02
+    assert fraction > 0.04 and stats["zero_gradient_fraction"] < fraction - 0.02
     assert stats["clip_fraction"] == pytest.approx(fraction, abs=2.5 / 384)  # two samples may lie on the bound itself
 
 

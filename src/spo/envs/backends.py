@@ -40,7 +40,7 @@ def choose_backend(config: Config, threads: int) -> tuple[str, str]:
 def env_maker(config: Config, env: str | MakeEnv | None = None) -> EnvMaker:
     """What makes a run's environments, for training and for evaluation: EnvPool shows what the standard wrappers do."""
     wrappers = "standard" if config.backend == "envpool" else config.atari_wrappers
-    return EnvMaker(env or config.env, config.env_arg, wrappers)
+    return EnvMaker(config.env if env is None else env, config.env_arg, wrappers)
 
 
 def make_envs(config: Config, maker: EnvMaker, backend: str, threads: int) -> VecEnv:

@@ -6,6 +6,7 @@ unless told otherwise. What it cannot hide: an episode that terminates exactly a
 and its physics engine is its own, so long runs differ from Gymnasium's while single steps agree.
 """
 
+import warnings
 from collections.abc import Mapping
 
 import gymnasium as gym
@@ -49,7 +50,7 @@ class EnvPool:
         self.pool = self._new_pool()
         four_episodes = EPISODES_BETWEEN_SEAMS * self.pool.config["max_episode_steps"]
         self.rebuild_after_steps = rebuild_after_steps or four_episodes
-        self.observation_space, self.action_space = self.pool.observation_space, self.pool.action_space
+        self.observation_space, self.action_space = read_spaces(self.pool)
         self.layout = ObservationLayout(self.observation_space, encoder)
         self.totals = EpisodeTotals(range(count))
         self.steps = 0
@@ -114,6 +115,14 @@ def make_pool(env_id: str, settings: dict[str, object]):
         pool = envpool.make(name, "gymnasium", **settings)
     except Exception as error:
         raise Refusal(f"--backend envpool cannot make {env_id!r}: {type(error).__name__}: {error}")
-    if not isinstance(pool.observation_space, gym.spaces.Box):
-        raise Refusal(f"--backend envpool has {env_id!r} with {pool.observation_space}; accepted is a Box")
+    observation_space, _ = read_spaces(pool)
+    if not isinstance(observation_space, gym.spaces.Box):
+        raise Refusal(f"--backend envpool has {env_id!r} with {observation_space}; accepted is a Box")
     return pool
+
+
+def read_spaces(pool) -> tuple[gym.Space, gym.Space]:
+    """A pool's spaces, without Gymnasium's notice that EnvPool rounds its own bounds."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*precision lowered by casting")
+        return pool.observation_space, pool.action_space
