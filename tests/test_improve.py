@@ -1,5 +1,9 @@
 """The update: against Stable-Baselines3, compiled against eager, and what its statistics mean."""
 
+import os
+import subprocess
+import sys
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -7,6 +11,7 @@ import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import DummyVecEnv
 from torch._inductor import list_options
+from torch._inductor.cpu_vec_isa import pick_vec_isa
 
 from probes import ActionReward, Counting, Spaces, accepts_box, iterate, training
 from spo.distributions import distribution_for
@@ -491,6 +496,35 @@ def test_acting_in_numpy_equals_torch(activation, hidden):
     ours, (params, value) = NumpyActor(network), TorchActor(network, "cpu")(observation)
     np.testing.assert_allclose(ours(observation)[0], params, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(ours.value(observation), value, rtol=1e-5, atol=1e-6)
+
+
+TANH = """
+import torch
+from spo.speed import compiled
+
+class Tanh:
+    def __call__(self, x):
+        return x.tanh()
+
+x = torch.linspace(-12, 12, 4001)
+print((compiled(Tanh().__call__, torch.device("cpu"))(x).double() - x.double().tanh()).abs().max().item())
+"""
+
+
+@pytest.mark.long
+def test_what_another_processor_left_in_torchs_cache_is_not_taken(tmp_path):
+    """A cache outlives a processor: on machines that are moved, in a home that several share."""
+    for capability in ("avx512", "avx2", "default"):
+        own = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path), "ATEN_CPU_CAPABILITY": capability}
+        done = subprocess.run([sys.executable, "-c", TANH], env=os.environ | own, capture_output=True, text=True)
+        assert done.returncode == 0 and float(done.stdout) < 2.5e-7, (capability, done.stderr[-2000:])
+
+
+def test_a_compilation_is_of_this_processors_width(monkeypatch):
+    given = {}
+    monkeypatch.setattr(torch, "compile", lambda method, **keywords: given.update(keywords["options"]))
+    compiled(AdamState.like(torch.zeros(1)).corrections, torch.device("cpu"))
+    assert given["cpp.simdlen"] == pick_vec_isa().bit_width()
 
 
 def test_the_compiler_knows_our_settings_and_its_tanh_stays_one():

@@ -29,11 +29,15 @@ def compiled(method: types.MethodType, device: torch.device) -> Callable:
     may train more often than that.
     """
     from torch._inductor import list_options  # takes a second, which only those who compile spend
+    from torch._inductor.cpu_vec_isa import pick_vec_isa
 
     call = method.__func__
     code, defaults = call.__code__.replace(), call.__defaults__
     copy = types.FunctionType(code, call.__globals__, call.__name__, defaults, call.__closure__)
-    options = {name: value for name, value in ON_CPU.items() if device.type == "cpu" and name in list_options()}
+    # Torch's cache on disk does not know the width of vectors by itself: what a processor with AVX-512 left there
+    # gives wrong numbers on one without.
+    wanted = ON_CPU | {"cpp.simdlen": pick_vec_isa().bit_width()} if device.type == "cpu" else {}
+    options = {name: value for name, value in wanted.items() if name in list_options()}
     return torch.compile(types.MethodType(copy, method.__self__), fullgraph=True, dynamic=False, options=options)
 
 
