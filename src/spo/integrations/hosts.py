@@ -1,0 +1,82 @@
+"""The hosts: what is installed under which name, which releases are supported, and where their objective is."""
+
+import re
+from dataclasses import dataclass, field
+from importlib import metadata
+
+from spo.errors import Refusal
+
+PROJECT = "simple-policy-optimization"
+
+
+@dataclass(frozen=True)
+class Host:
+    """A library that an objective can be put into.
+
+    `places` names what is rewritten or relied on in its wheel: file and function, and how many expressions of PPO the
+    function has (0: the function is called or overridden by name).
+    """
+
+    name: str  # of the module in spo.integrations, and of the extra
+    distribution: str
+    oldest: str
+    tested: str
+    epsilon: str
+    places: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    @property
+    def version(self) -> str | None:
+        """The installed release; None if there is none."""
+        try:
+            return metadata.version(self.distribution)
+        except metadata.PackageNotFoundError:
+            return None
+
+    @property
+    def title(self) -> str:
+        return f"{self.distribution} {self.version or '(not installed)'}"
+
+    @property
+    def remedy(self) -> str:
+        return f"pip install '{self.distribution}=={self.tested}' is known to work"
+
+    def require(self) -> None:
+        """Refuses a host that is missing or older than what is supported."""
+        if self.version is None:
+            raise Refusal(
+                f"spo.integrations.{self.name} needs {self.distribution}, which is not installed: "
+                f"pip install '{PROJECT}[{self.name}]'"
+            )
+        if numbers(self.version) < numbers(self.oldest):
+            raise Refusal(f"{self.title} is too old: supported is {self.oldest} or later; {self.remedy}")
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """A release as numbers that can be compared; what follows them (rc1, +cpu) does not count."""
+    return tuple(map(int, re.match(r"\d+(?:\.\d+)*", version).group().split(".")))
+
+
+HOSTS = {
+    host.name: host
+    for host in (
+        Host(
+            "sb3",
+            "stable-baselines3",
+            oldest="2.0.0",
+            tested="2.9.2",
+            epsilon="clip_range",
+            places={("stable_baselines3/ppo/ppo.py", "PPO.train"): 1},
+        ),
+        Host(
+            "sb3_contrib",
+            "sb3-contrib",
+            oldest="2.0.0",
+            tested="2.9.2",
+            epsilon="clip_range",
+            places={
+                ("sb3_contrib/ppo_recurrent/ppo_recurrent.py", "RecurrentPPO.train"): 1,
+                ("sb3_contrib/ppo_mask/ppo_mask.py", "MaskablePPO.train"): 1,
+            },
+        ),
+    )
+}
