@@ -78,5 +78,26 @@ HOSTS = {
                 ("sb3_contrib/ppo_mask/ppo_mask.py", "MaskablePPO.train"): 1,
             },
         ),
+        Host(
+            "rsl_rl",
+            "rsl-rl-lib",
+            oldest="3.0.1",
+            tested="5.5.1",
+            epsilon="clip_param",
+            places={("rsl_rl/algorithms/ppo.py", "PPO.update"): 1},
+        ),
+        Host(
+            "skrl",
+            "skrl",
+            oldest="2.0.0",
+            tested="2.1.1",
+            epsilon="ratio_clip",
+            places={
+                ("skrl/agents/torch/ppo/ppo.py", "PPO.update"): 1,
+                ("skrl/agents/torch/ppo/ppo_rnn.py", "PPO_RNN.update"): 1,
+                ("skrl/multi_agents/torch/ippo/ippo.py", "IPPO.update"): 1,
+                ("skrl/multi_agents/torch/mappo/mappo.py", "MAPPO.update"): 1,
+            },
+        ),
     )
 }

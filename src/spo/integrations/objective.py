@@ -86,6 +86,13 @@ class HostedObjective:
         values = (self.total / max(self.minibatches, 1), self.largest_mean, self.largest)
         return dict(zip(KEPT, map(float, values))) if self.minibatches else {}
 
+    def state_dict(self) -> dict[str, float | None]:
+        """What a checkpoint of the host has to hold: the setting that is adapted."""
+        return {"fed_back": self.fed_back}
+
+    def load_state_dict(self, state: dict[str, float | None]) -> None:
+        self.fed_back = state["fed_back"]
+
     def end_iteration(self) -> dict[str, float]:
         """The statistics of the iteration, and the setting that was in force where one is adapted; adapts it."""
         statistics = self.statistics()
