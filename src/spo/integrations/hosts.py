@@ -99,5 +99,25 @@ HOSTS = {
                 ("skrl/multi_agents/torch/mappo/mappo.py", "MAPPO.update"): 1,
             },
         ),
+        Host(
+            "torchrl",
+            "torchrl",
+            oldest="0.14.0",
+            tested="0.14.1",
+            epsilon="clip_epsilon",
+            places={
+                ("torchrl/objectives/ppo.py", "PPOLoss._log_weight"): 0,
+                ("torchrl/objectives/ppo.py", "PPOLoss._maybe_normalize_advantage"): 0,
+                ("torchrl/objectives/ppo.py", "ClipPPOLoss.forward"): 0,
+            },
+        ),
+        Host(
+            "trl",
+            "trl",
+            oldest="1.0.0",
+            tested="1.16.0",
+            epsilon="epsilon",
+            places={("trl/trainer/grpo_trainer.py", "GRPOTrainer._compute_loss"): 1},
+        ),
     )
 }

@@ -43,8 +43,11 @@ class HostedObjective:
         self.forget()
 
     def __call__(self, ratio: Any, advantage: Any, low: Any, high: Any = None, **inputs: Any) -> Any:
-        """f per sample. `low` and `high` are the widths below and above 1, one value where the host has one."""
-        self.keep(ratio)
+        """f per sample. `low` and `high` are the widths below and above 1, one value where the host has one.
+
+        `inputs` are what else the host gives, and the `mask` of samples that count, which statistics follow.
+        """
+        self.keep(ratio, inputs.pop("mask", None))
         inputs |= {"ratio": ratio, "advantage": advantage}
         if "log_ratio" in self.objective.inputs:
             inputs["log_ratio"] = ratio.clip(1e-38).log()
@@ -64,12 +67,16 @@ class HostedObjective:
         is_one = isinstance(low, float) and low == high
         return {"epsilon": low if is_one else namespace(advantage).where(advantage > 0, high, low)}
 
-    def keep(self, ratio: Any) -> None:
+    def keep(self, ratio: Any, mask: Tensor | None) -> None:
         """Adds a minibatch's |r − 1|, without a wait for the device; arrays that are traced keep nothing."""
         if not isinstance(ratio, Tensor):
             return
         deviation = (ratio.detach().float() - 1).abs()
-        mean, largest = deviation.mean(), deviation.max()
+        if mask is None:
+            mean, largest = deviation.mean(), deviation.max()
+        else:
+            deviation = deviation * mask
+            mean, largest = deviation.sum() / mask.expand_as(deviation).sum().clamp(min=1), deviation.max()
         if self.minibatches:
             self.largest_mean, self.largest = self.largest_mean.maximum(mean), self.largest.maximum(largest)
             self.total = self.total + mean

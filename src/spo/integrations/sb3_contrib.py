@@ -14,7 +14,7 @@ class RecurrentSPO(WithObjective, RecurrentPPO):
     """RecurrentPPO that maximises SPO's objective, or another of the registry; padded steps stay masked."""
 
     host = HOSTS["sb3_contrib"]
-    _train = rewrite(RecurrentPPO.train, host)
+    _train = rewrite(RecurrentPPO.train, host, inputs={"mask": "mask"})
 
 
 class MaskableSPO(WithObjective, MaskablePPO):

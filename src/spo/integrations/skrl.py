@@ -10,8 +10,9 @@ from spo.integrations.hosts import HOSTS
 
 HOSTS["skrl"].require()
 
+import functools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from skrl.agents.torch.ppo import PPO, PPO_RNN
@@ -83,5 +84,12 @@ class Runner(HostRunner):
 
     AGENTS = {"ppo": SPO, "ippo": ISPO, "mappo": MASPO}
 
-    def _component(self, name: str) -> type:
-        return self.AGENTS.get(name.lower()) or super()._component(name)
+    def __init__(
+        self, *args: Any, objective: str = "spo", objective_settings: dict[str, float] | None = None, **kwargs: Any
+    ):
+        self._objective = {"objective": objective, "objective_settings": objective_settings}
+        super().__init__(*args, **kwargs)
+
+    def _component(self, name: str) -> Callable:
+        agent = self.AGENTS.get(name.lower())
+        return functools.partial(agent, **self._objective) if agent else super()._component(name)
