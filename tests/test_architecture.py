@@ -80,7 +80,17 @@ def test_what_reads_runs_needs_no_torch():
         if name_of(path) in WITHOUT_TORCH:
             assert not any(name.split(".")[0] == "torch" for name in imports(path)), path
     objectives = {name.split(".")[0] for name in imports(SOURCE / "objectives.py")}
-    assert objectives <= {"torch", "inspect", "collections", "dataclasses", "functools", "importlib", "math"}
+    assert objectives <= {
+        "torch",
+        "inspect",
+        "collections",
+        "dataclasses",
+        "functools",
+        "importlib",
+        "math",
+        "types",
+        "typing",
+    }
 
 
 def test_importing_the_package_is_light():

@@ -119,5 +119,71 @@ HOSTS = {
             epsilon="epsilon",
             places={("trl/trainer/grpo_trainer.py", "GRPOTrainer._compute_loss"): 1},
         ),
+        Host(
+            "verl",
+            "verl",
+            oldest="0.9.0",
+            tested="0.9.1",
+            epsilon="clip_ratio",
+            places={
+                ("verl/trainer/ppo/core_algos.py", "register_policy_loss"): 0,
+                ("verl/trainer/ppo/core_algos.py", "agg_loss"): 0,
+                ("verl/utils/torch_functional.py", "masked_mean"): 0,
+                ("verl/trainer/ppo/core_algos.py", "compute_policy_loss_vanilla"): 1,
+            },
+        ),
+        Host(
+            "rllib",
+            "ray",
+            oldest="2.40.0",
+            tested="2.60.0",
+            epsilon="clip_param",
+            places={
+                (
+                    "ray/rllib/algorithms/ppo/torch/ppo_torch_learner.py",
+                    "PPOTorchLearner.compute_loss_for_module",
+                ): 1
+            },
+        ),
+        Host(
+            "tianshou",
+            "tianshou",
+            oldest="2.0.0",
+            tested="2.0.1",
+            epsilon="eps_clip",
+            places={("tianshou/algorithm/modelfree/ppo.py", "PPO._update_with_batch"): 2},
+        ),
+        Host(
+            "rl_games",
+            "rl-games",
+            oldest="1.6.0",
+            tested="1.6.5",
+            epsilon="e_clip",
+            places={("rl_games/common/common_losses.py", "actor_loss"): 0},
+        ),
+        Host(
+            "sbx",
+            "sbx-rl",
+            oldest="0.18.0",
+            tested="0.28.0",
+            epsilon="clip_range",
+            places={("sbx/ppo/ppo.py", "PPO._one_update"): 1},
+        ),
+        Host(
+            "brax",
+            "brax",
+            oldest="0.12.0",
+            tested="0.14.2",
+            epsilon="clipping_epsilon",
+            places={("brax/training/agents/ppo/losses.py", "compute_ppo_loss"): 1},
+        ),
+        Host(
+            "zoo",
+            "rl_zoo3",
+            oldest="2.0.0",
+            tested="2.9.2",
+            epsilon="clip_range",
+            places={("rl_zoo3/cli.py", "main"): 0},
+        ),
     )
 }

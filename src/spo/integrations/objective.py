@@ -7,7 +7,7 @@ from torch import Tensor
 
 from spo.errors import Refusal
 from spo.integrations.hosts import Host
-from spo.objectives import OBJECTIVES, Objective, find_objective, inputs_of, settings_of
+from spo.objectives import OBJECTIVES, Objective, find_objective, inputs_of, namespace, settings_of
 
 LARGEST_LOG_RATIO = 15.0
 GIVEN = ("ratio", "log_ratio", "advantage")
@@ -50,7 +50,8 @@ class HostedObjective:
         self.keep(ratio, inputs.pop("mask", None))
         inputs |= {"ratio": ratio, "advantage": advantage}
         if "log_ratio" in self.objective.inputs:
-            inputs["log_ratio"] = ratio.clip(1e-38).log()
+            xp = namespace(ratio)
+            inputs["log_ratio"] = xp.log(xp.clip(ratio, 1e-38, None))
         settings = self.settings | self.widths(advantage, low, high)
         return self.objective.function(*[inputs[name] for name in self.objective.inputs], **settings)
 
@@ -162,7 +163,3 @@ def _check_settings(objective: Objective, host: Host, settings: dict[str, float]
             raise Refusal(f"objective {objective.name!r} has no setting {name!r}; it has {own}")
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise Refusal(f"setting {name} of objective {objective.name!r} is {value!r}; accepted is a number")
-
-
-def namespace(array: Any) -> Any:
-    return torch if isinstance(array, Tensor) else array.__array_namespace__()

@@ -67,7 +67,7 @@ def rewrite(
             f"are releases {host.oldest} to {host.tested}: {host.remedy}"
         )
     for variable in (inputs or {}).values():
-        if variable not in function.__code__.co_varnames:
+        if variable not in function.__code__.co_varnames + function.__code__.co_cellvars:
             raise Refusal(f"{where} has no variable {variable!r} any more; {host.remedy}")
     is_method = "self" in function.__code__.co_varnames[:1]
     replaced = Replacement(found, f"self.{OBJECTIVE}" if is_method else OBJECTIVE, inputs or {}).visit(definition)

@@ -41,11 +41,11 @@ class SPO(PPO):
             )
             self.schedule = "fixed"
 
-    _update = rewrite(PPO.update, host)
+    hosted_update = rewrite(PPO.update, host)
 
     def update(self) -> dict[str, float]:
         """The host's update; what it returns, and so what is logged, has the ratios' statistics too."""
-        return self._update() | self.hosted_objective.end_iteration()
+        return self.hosted_update() | self.hosted_objective.end_iteration()
 
     def save(self) -> dict:
         return super().save() | {"objective_state": self.hosted_objective.state_dict()}

@@ -47,7 +47,7 @@ class WithObjective:
 
     def train(self) -> None:
         """The host's training on a rollout; then the ratios' statistics are logged, and ε is adapted if it is."""
-        self._train()
+        self.hosted_train()
         for name, value in self.hosted_objective.end_iteration().items():
             self.logger.record(f"train/{name}", value)
         self.objective_state = self.hosted_objective.fed_back
@@ -57,4 +57,4 @@ class SPO(WithObjective, PPO):
     """PPO of Stable-Baselines3 that maximises SPO's objective, or another of the registry by its name."""
 
     host = HOSTS["sb3"]
-    _train = rewrite(PPO.train, host)
+    hosted_train = rewrite(PPO.train, host)

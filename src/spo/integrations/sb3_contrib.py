@@ -14,11 +14,11 @@ class RecurrentSPO(WithObjective, RecurrentPPO):
     """RecurrentPPO that maximises SPO's objective, or another of the registry; padded steps stay masked."""
 
     host = HOSTS["sb3_contrib"]
-    _train = rewrite(RecurrentPPO.train, host, inputs={"mask": "mask"})
+    hosted_train = rewrite(RecurrentPPO.train, host, inputs={"mask": "mask"})
 
 
 class MaskableSPO(WithObjective, MaskablePPO):
     """MaskablePPO that maximises SPO's objective, or another of the registry."""
 
     host = HOSTS["sb3_contrib"]
-    _train = rewrite(MaskablePPO.train, host)
+    hosted_train = rewrite(MaskablePPO.train, host)

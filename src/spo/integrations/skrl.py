@@ -49,7 +49,7 @@ class WithObjective:
 
     def update(self, *, timestep: int, timesteps: int, **which: Any) -> None:
         """The host's update; then the ratios' statistics are tracked (of each agent, where there are several)."""
-        self._update(timestep=timestep, timesteps=timesteps, **which)
+        self.hosted_update(timestep=timestep, timesteps=timesteps, **which)
         agents = "".join(f" ({uid})" for uid in which.values())
         for name, value in self.hosted_objective.end_iteration().items():
             self.track_data(f"Ratio / {name}{agents}", value)
@@ -58,25 +58,25 @@ class WithObjective:
 class SPO(WithObjective, PPO):
     """PPO of skrl that maximises SPO's objective, or another of the registry by its name."""
 
-    _update = rewrite(PPO.update, HOSTS["skrl"])
+    hosted_update = rewrite(PPO.update, HOSTS["skrl"])
 
 
 class SPO_RNN(WithObjective, PPO_RNN):
     """PPO_RNN of skrl that maximises SPO's objective, or another of the registry by its name."""
 
-    _update = rewrite(PPO_RNN.update, HOSTS["skrl"])
+    hosted_update = rewrite(PPO_RNN.update, HOSTS["skrl"])
 
 
 class ISPO(WithObjective, IPPO):
     """IPPO of skrl that maximises SPO's objective, or another of the registry by its name."""
 
-    _update = rewrite(IPPO.update, HOSTS["skrl"])
+    hosted_update = rewrite(IPPO.update, HOSTS["skrl"])
 
 
 class MASPO(WithObjective, MAPPO):
     """MAPPO of skrl that maximises SPO's objective, or another of the registry by its name."""
 
-    _update = rewrite(MAPPO.update, HOSTS["skrl"])
+    hosted_update = rewrite(MAPPO.update, HOSTS["skrl"])
 
 
 class Runner(HostRunner):

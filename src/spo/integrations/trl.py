@@ -43,11 +43,13 @@ class SPOTrainer(GRPOTrainer):
                 stacklevel=2,
             )
 
-    _loss = rewrite(GRPOTrainer._compute_loss, HOST, inputs={"old_log_prob": "old_per_token_logps", "mask": "mask"})
+    hosted_loss = rewrite(
+        GRPOTrainer._compute_loss, HOST, inputs={"old_log_prob": "old_per_token_logps", "mask": "mask"}
+    )
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
         """The host's loss; the ratios' statistics over the completions' tokens join its metrics."""
-        loss = self._loss(model, inputs)
+        loss = self.hosted_loss(model, inputs)
         mode = "train" if self.model.training else "eval"
         for name, value in self.hosted_objective.end_iteration().items():
             self._metrics[mode][name].append(value)
