@@ -129,7 +129,6 @@ HOSTS = {
                 ("verl/trainer/ppo/core_algos.py", "register_policy_loss"): 0,
                 ("verl/trainer/ppo/core_algos.py", "agg_loss"): 0,
                 ("verl/utils/torch_functional.py", "masked_mean"): 0,
-                ("verl/trainer/ppo/core_algos.py", "compute_policy_loss_vanilla"): 1,
             },
         ),
         Host(
