@@ -27,7 +27,11 @@ ROOT = HERE.parent
 VENVS = ROOT / ".venvs"
 BESIDE = ("sb3", "sb3_contrib", "rsl_rl", "skrl", "torchrl", "trl")
 """Hosts that install beside the project, and so are part of `make test` too."""
-OTHERS = {"rllib": ["ray[rllib]=={}"], "brax": ["brax=={}", "jax<0.10", "jaxlib<0.10"]}
+OTHERS = {
+    "rllib": ["ray[rllib]=={}"],
+    "brax": ["brax=={}", "jax<0.10", "jaxlib<0.10"],
+    "zoo": ["rl_zoo3=={}", "requests"],
+}
 """What pip is asked for where it is not the host alone."""
 OLDER = {"rsl_rl": ["3.0.1", "3.3.0", "4.0.0", "5.4.2"]}
 """Older releases that simulators pin, tested too."""

@@ -155,7 +155,7 @@ HOSTS = {
         Host(
             "rl_games",
             "rl-games",
-            oldest="1.6.0",
+            oldest="1.6.5",
             tested="1.6.5",
             epsilon="e_clip",
             places={("rl_games/common/common_losses.py", "actor_loss"): 0},

@@ -8,6 +8,7 @@ from spo.integrations.hosts import HOSTS
 
 HOSTS["sbx"].require()
 
+import inspect
 import warnings
 from typing import Any
 
@@ -16,6 +17,9 @@ from sbx import PPO
 
 from spo.integrations.jax_arrays import make_hosted_in_jax, ratio_of
 from spo.integrations.rewriting import rewrite
+
+STATIC = {"normalize_advantage", "share_features_extractor"}
+"""Arguments of the host's update that are not arrays; older releases have fewer."""
 
 
 class SPO(PPO):
@@ -39,7 +43,7 @@ class SPO(PPO):
     def _host_objective(self) -> None:
         hosted = make_hosted_in_jax(self.objective, self.host, self.objective_settings)
         update = rewrite(PPO._one_update, self.host, hosted, ratio_of=ratio_of)
-        self._one_update = jax.jit(update, static_argnames=["normalize_advantage", "share_features_extractor"])
+        self._one_update = jax.jit(update, static_argnames=sorted(STATIC & set(inspect.signature(update).parameters)))
 
     def _setup_model(self) -> None:
         """Called by the host when a model is made, and again when one was loaded."""
