@@ -1,5 +1,6 @@
 """rsl_rl by class path through its runner: its PPO is its PPO, SPO differs, the adaptive schedule, checkpoints."""
 
+import tempfile
 import warnings
 
 import pytest
@@ -15,9 +16,10 @@ from tensordict import TensorDict
 from spo.integrations import rsl_rl
 from spo.integrations.hosts import HOSTS, numbers
 
-IS_NEW = numbers(HOSTS["rsl_rl"].version) >= (4, 0, 0)
+RELEASE = numbers(HOSTS["rsl_rl"].version)
+IS_NEW = RELEASE >= (4, 0, 0)
 """Since 4.0 actor and critic are configured apart, and the algorithm writes its checkpoints."""
-TAKES_PATHS = numbers(HOSTS["rsl_rl"].version) >= (3, 1, 0)
+TAKES_PATHS = RELEASE >= (3, 1, 0)
 LOOK = 3
 
 
@@ -49,9 +51,10 @@ class Follow(VecEnv):
 def settings(class_name: str, **algorithm) -> dict:
     network = {"hidden_dims": [16], "activation": "tanh"}
     if IS_NEW:
+        network |= {"class_name": "MLPModel", "obs_normalization": True}
         distribution = {"class_name": "GaussianDistribution", "init_std": 1.0, "std_type": "scalar"}
-        actor = network | {"class_name": "MLPModel", "obs_normalization": True, "distribution_cfg": distribution}
-        models = {"actor": actor, "critic": network | {"class_name": "MLPModel", "obs_normalization": True}}
+        stochastic = {"distribution_cfg": distribution} if RELEASE >= (5, 0, 0) else {"stochastic": True}
+        models = {"actor": network | stochastic, "critic": network}
     else:
         hidden = {"actor_hidden_dims": [16], "critic_hidden_dims": [16], "activation": "tanh", "init_noise_std": 1.0}
         normalized = {"actor_obs_normalization": True, "critic_obs_normalization": True}
@@ -74,9 +77,12 @@ def name_of(objective: str) -> str:
 
 
 def make(class_name: str, **algorithm) -> OnPolicyRunner:
+    """A runner without a directory, in which releases before 4.0 would write at every start."""
     torch.manual_seed(1)
     runner = OnPolicyRunner(Follow(), settings(class_name, **algorithm), log_dir=None, device="cpu")
-    runner.disable_logs = True  # before 4.0, which looks for a directory otherwise
+    runner.disable_logs, runner.logger_type = True, "none"
+    if not IS_NEW and hasattr(runner, "logger"):
+        runner.logger.log_dir = tempfile.mkdtemp()
     return runner
 
 
@@ -124,9 +130,9 @@ def test_the_rate_would_run_to_its_cap_under_spo():
             warnings.simplefilter("ignore")
             runner = make(class_name)
         runner.alg.schedule = "adaptive"
-        runner.learn(2)
+        runner.learn(6)
         rates[objective] = runner.alg.learning_rate
-    assert rates["spo"] == pytest.approx(1e-2) and rates["ppo"] < 1e-3
+    assert rates["spo"] == pytest.approx(1e-2) and rates["ppo"] < 5e-3
 
 
 def test_spo_learns_and_its_ratios_are_logged():

@@ -182,7 +182,7 @@ HOSTS = {
             oldest="2.0.0",
             tested="2.9.2",
             epsilon="clip_range",
-            places={("rl_zoo3/cli.py", "main"): 0},
+            places={("rl_zoo3/train.py", "train"): 0, ("rl_zoo3/enjoy.py", "enjoy"): 0},
         ),
     )
 }

@@ -11,11 +11,12 @@ from spo.integrations.hosts import HOSTS
 
 HOSTS["zoo"].require()
 
+import importlib
 import sys
 from pathlib import Path
 
 import rl_zoo3
-from rl_zoo3 import ALGOS, cli, hyperparams_opt
+from rl_zoo3 import ALGOS, hyperparams_opt
 
 from spo.integrations.sb3 import SPO
 from spo.integrations.sb3_contrib import RecurrentSPO
@@ -40,8 +41,17 @@ def with_settings(arguments: list[str]) -> list[str]:
     return [*arguments, "--conf-file", str(Path(rl_zoo3.__file__).parent / "hyperparams" / f"{ALIKE[algorithm]}.yml")]
 
 
+def main() -> None:
+    """The zoo's command line; `train` and `enjoy` without what its plots import."""
+    sys.argv[1:] = with_settings(sys.argv[1:])
+    if sys.argv[1:2] in (["train"], ["enjoy"]):
+        script = sys.argv.pop(1)
+        getattr(importlib.import_module(f"rl_zoo3.{script}"), script)()
+    else:
+        importlib.import_module("rl_zoo3.cli").main()
+
+
 register()
 
 if __name__ == "__main__":
-    sys.argv[1:] = with_settings(sys.argv[1:])
-    cli.main()
+    main()
