@@ -67,7 +67,7 @@ class Record(BaseCallback):
     def _on_rollout_start(self) -> None:
         values = self.logger.name_to_value
         if "train/ratio_deviation" in values:
-            names = ("ratio_deviation", "ratio_deviation_max", "ratio_max")
+            names = ("ratio_deviation", "ratio_deviation_max", "ratio_deviation_sample_max")
             self.deviations.append({name: float(values[f"train/{name}"]) for name in names})
 
     _on_training_end = _on_rollout_start
@@ -101,7 +101,7 @@ def summarize(record: Record, steps: int) -> dict[str, float]:
         "episodes": len(late),
         "ratio_deviation": statistics.fmean(means),
         "ratio_deviation_max": max(row["ratio_deviation_max"] for row in record.deviations),
-        "ratio_max": max(row["ratio_max"] for row in record.deviations),
+        "ratio_deviation_sample_max": max(row["ratio_deviation_sample_max"] for row in record.deviations),
     }
 
 

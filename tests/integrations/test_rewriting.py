@@ -12,7 +12,7 @@ import torch
 
 from spo.errors import Refusal
 from spo.integrations.hosts import HOSTS, Host, numbers
-from spo.integrations.objective import fitting_objectives, make_hosted, ratio_of, why_not
+from spo.integrations.objective import GIVEN, fitting_objectives, make_hosted, ratio_of, why_not
 from spo.integrations.rewriting import find_expressions, rewrite
 from spo.objectives import OBJECTIVES, Objective, ppo_clip, spo
 
@@ -191,9 +191,11 @@ def test_a_ratio_that_does_not_overflow_keeps_its_bits():
 
 
 def test_what_fits_follows_from_the_registry():
-    always = {"spo", "ppo-clip", "simple", "ppo-rb", "ppo-dual-clip", "aspo", "clip-higher"}
-    assert always <= set(fitting_objectives())
-    never = {"ppo-penalty", "spu", "tr-ppo", "tr-ppo-rb", "rpo-reflective", "trpo", "espo"}
+    always = {"spo", "spo-power", "ppo-clip", "simple", "ppo-rb", "ppo-dual-clip", "aspo", "clip-higher"}
+    assert set(fitting_objectives()) == always
+    assert set(fitting_objectives(keeps_state=True)) == always | {"spo-adaptive"}
+    assert set(fitting_objectives((*GIVEN, "old_log_prob"))) == always | {"drpo"}
+    never = {"ppo-penalty", "spu", "tr-ppo", "tr-ppo-rb", "rpo-reflective", "trpo", "espo", "truly-ppo"}
     assert not never & set(fitting_objectives(keeps_state=True))
     for name in never:
         with pytest.raises(Refusal, match=rf"objective '{name}' does not fit into torch .*: it .*; these fit: spo, "):
@@ -229,7 +231,9 @@ def test_the_ratios_statistics_are_kept_and_begin_anew():
     for ratios in ([1.0, 1.5], [0.0, 1.0, 1.5]):
         hosted(torch.tensor(ratios), torch.ones(len(ratios)), 0.2)
     kept = hosted.end_iteration()
-    assert kept == pytest.approx({"ratio_deviation": 0.375, "ratio_deviation_max": 0.5, "ratio_max": 1.0})
+    assert kept == pytest.approx(
+        {"ratio_deviation": 0.375, "ratio_deviation_max": 0.5, "ratio_deviation_sample_max": 1.0}
+    )
     assert hosted.end_iteration() == {}
 
 

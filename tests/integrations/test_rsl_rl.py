@@ -144,7 +144,7 @@ def test_spo_learns_and_its_ratios_are_logged():
     runner.learn(15)
     last = runner.env.step(runner.get_inference_policy()(runner.env.get_observations()))[1].mean()
     assert last > first / 2  # rewards are negative: half of the error or less
-    assert {"ratio_deviation", "ratio_deviation_max", "ratio_max"} <= set(logged[-1])
+    assert {"ratio_deviation", "ratio_deviation_max", "ratio_deviation_sample_max"} <= set(logged[-1])
     assert 0 < logged[-1]["ratio_deviation"] < 0.2
 
 

@@ -12,7 +12,7 @@ from spo.objectives import OBJECTIVES, Objective, find_objective, inputs_of, nam
 LARGEST_LOG_RATIO = 15.0
 GIVEN = ("ratio", "log_ratio", "advantage")
 """What every host gives an objective."""
-KEPT = ("ratio_deviation", "ratio_deviation_max", "ratio_max")
+KEPT = ("ratio_deviation", "ratio_deviation_max", "ratio_deviation_sample_max")
 """What is kept of the ratios: mean |r − 1| over the minibatches, the largest of their means, the largest of all."""
 
 
@@ -67,6 +67,11 @@ class HostedObjective:
             return {"epsilon": low} | ({} if "epsilon_high" in self.asked else {"epsilon_high": high})
         is_one = isinstance(low, float) and low == high
         return {"epsilon": low if is_one else namespace(advantage).where(advantage > 0, high, low)}
+
+    @property
+    def outruns_kl_target(self) -> bool:
+        """Whether a learning rate that follows the KL would climb to its cap, or fight with the width for it."""
+        return self.objective.is_quadratic or self.objective.fed_back is not None
 
     def keep(self, ratio: Any, mask: Tensor | None) -> None:
         """Adds a minibatch's |r − 1|, without a wait for the device; arrays that are traced keep nothing."""

@@ -40,7 +40,7 @@ class WithObjective:
             )
         super().__init__(base_name, params)
         self.actor_loss_func = self.actor_loss
-        if self.is_adaptive_lr and objective != "ppo-clip":
+        if self.is_adaptive_lr and self.hosted_objective.outruns_kl_target:
             warnings.warn(
                 f"lr_schedule 'adaptive' raises the learning rate to its cap under {objective!r}, which keeps the KL "
                 "below its threshold: set lr_schedule to linear or identity",

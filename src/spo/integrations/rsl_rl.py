@@ -33,7 +33,7 @@ class SPO(PPO):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.hosted_objective = make_hosted(self.objective, self.host, keeps_state=True)
-        if self.schedule == "adaptive" and self.objective != "ppo-clip":
+        if self.schedule == "adaptive" and self.hosted_objective.outruns_kl_target:
             warnings.warn(
                 f"schedule 'adaptive' raises the learning rate to its cap under {self.objective!r}, which keeps the KL "
                 f"below its target: the rate stays at {self.learning_rate:g}, as with schedule 'fixed'",

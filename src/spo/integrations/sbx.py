@@ -33,7 +33,7 @@ class SPO(PPO):
         self.objective, self.objective_settings = objective, dict(objective_settings or {})
         self._host_objective()
         super().__init__(*args, **kwargs)
-        if self.target_kl is not None and objective != "ppo-clip":
+        if self.target_kl is not None and self.outruns_kl_target:
             warnings.warn(
                 f"target_kl raises the learning rate to its cap under {objective!r}, which keeps the KL below its "
                 "target: leave target_kl None",
@@ -42,6 +42,7 @@ class SPO(PPO):
 
     def _host_objective(self) -> None:
         hosted = make_hosted_in_jax(self.objective, self.host, self.objective_settings)
+        self.outruns_kl_target = hosted.outruns_kl_target
         update = rewrite(PPO._one_update, self.host, hosted, ratio_of=ratio_of)
         self._one_update = jax.jit(update, static_argnames=sorted(STATIC & set(inspect.signature(update).parameters)))
 

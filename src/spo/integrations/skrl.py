@@ -36,7 +36,8 @@ class WithObjective:
         super().__init__(*args, **kwargs)
         if self.hosted_objective.objective.fed_back:
             self.checkpoint_modules["objective"] = self.hosted_objective
-        if objective != "ppo-clip" and any(isinstance(one, KLAdaptiveLR) for one in self._schedulers()):
+        follows_kl = any(isinstance(one, KLAdaptiveLR) for one in self._schedulers())
+        if follows_kl and self.hosted_objective.outruns_kl_target:
             warnings.warn(
                 f"KLAdaptiveLR raises the learning rate to its cap under {objective!r}, which keeps the KL below its "
                 "target: set learning_rate_scheduler to None, or to one that does not follow the KL",
