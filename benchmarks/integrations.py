@@ -67,13 +67,15 @@ class Case:
         if not self.is_alone:
             return ["--no-deps", f"{self.host.distribution}=={self.release}", "--editable", str(ROOT)]
         wanted = OTHERS.get(self.host.name, [self.host.distribution + "=={}"])
-        return [*(one.format(self.release) for one in wanted), "torch", "gymnasium", "pytest", "--editable", str(ROOT)]
+        tools = ["torch", "gymnasium", "pytest", "hypothesis"]
+        return [*(one.format(self.release) for one in wanted), *tools, "--editable", str(ROOT)]
 
 
 def add_site_packages(path: Path) -> None:
     """Lets an environment see this one's packages, after its own."""
     own = next((path / "lib").glob("python*")) / "site-packages"
-    (own / "beside.pth").write_text(f"{Path(sys.prefix) / own.relative_to(path)}\n")
+    here = Path(sys.prefix) / own.relative_to(path)
+    (own / "beside.pth").write_text(f"import site; site.addsitedir({str(here)!r})\n")
 
 
 def cases(names: list[str]) -> list[Case]:
