@@ -10,11 +10,12 @@ from hosting import Guess, are_equal, are_finite, parameters_of, require_host
 require_host("skrl")
 
 from skrl import logger
+from skrl.agents.torch.ppo import PPO_RNN
 from skrl.envs.wrappers.torch import MultiAgentEnvWrapper, wrap_env
 from skrl.utils.runner.torch import Runner as HostRunner
 
 from spo.errors import Refusal
-from spo.integrations.skrl import ISPO, MASPO, SPO, Runner
+from spo.integrations.skrl import ISPO, MASPO, SPO, SPO_RNN, Runner
 from spo.objectives import OBJECTIVES, Objective, spo
 
 logger.setLevel("ERROR")
@@ -90,10 +91,30 @@ def weights_of(runner: HostRunner) -> list[torch.Tensor]:
     return [value for model in nested for value in parameters_of(model)]
 
 
-@pytest.mark.parametrize("agent,ours", [("PPO", SPO), ("IPPO", ISPO), ("MAPPO", MASPO)])
-def test_ppo_through_the_rewriter_is_the_hosts_ppo(agent, ours):
-    train(HostRunner, agent)  # the first training in a process differs from those after it
-    host, through, other = train(HostRunner, agent), train(Runner, agent, objective="ppo-clip"), train(Runner, agent)
+class HostRecurrentRunner(HostRunner):
+    """Whose PPO is the agent for recurrent models, which takes others too."""
+
+    def _component(self, name: str):
+        return PPO_RNN if name.lower() == "ppo" else super()._component(name)
+
+
+class RecurrentRunner(Runner):
+    AGENTS = {"ppo": SPO_RNN}
+
+
+CASES = {
+    "PPO": ("PPO", HostRunner, Runner, SPO),
+    "PPO_RNN": ("PPO", HostRecurrentRunner, RecurrentRunner, SPO_RNN),
+    "IPPO": ("IPPO", HostRunner, Runner, ISPO),
+    "MAPPO": ("MAPPO", HostRunner, Runner, MASPO),
+}
+
+
+@pytest.mark.parametrize("agent,host_runner,runner,ours", CASES.values(), ids=CASES)
+def test_ppo_through_the_rewriter_is_the_hosts_ppo(agent, host_runner, runner, ours):
+    train(host_runner, agent)  # the first training in a process differs from those after it
+    host, through = train(host_runner, agent), train(runner, agent, objective="ppo-clip")
+    other = train(runner, agent)
     assert type(other.agent) is ours
     assert are_equal(weights_of(host), weights_of(through))
     assert not are_equal(weights_of(host), weights_of(other)) and are_finite(weights_of(other))
