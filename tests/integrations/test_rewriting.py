@@ -7,6 +7,7 @@ import sys
 import traceback
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -223,6 +224,16 @@ def test_two_widths_go_to_the_side_that_they_bound():
         assert torch.equal(make_hosted(name, HOST)(ratio, advantage, 0.1, 0.3), clipped)
     higher = make_hosted("clip-higher", HOST, {"epsilon_high": 0.4})(ratio, advantage, 0.1)
     assert torch.equal(higher, torch.minimum(ratio * advantage, ratio.clamp(1 - 0.1, 1 + 0.4) * advantage))
+
+
+def test_objectives_take_arrays_of_numpy():
+    """JAX's are tried where JAX is, in test_sbx.py."""
+    rng = np.random.default_rng(1)
+    ratio, advantage = np.exp(rng.normal(size=300, scale=0.5)), rng.normal(size=300)
+    for name in fitting_objectives():
+        tensors = make_hosted(name, HOST)(torch.from_numpy(ratio), torch.from_numpy(advantage), 0.1, 0.3)
+        arrays = make_hosted(name, HOST)(ratio, advantage, 0.1, 0.3)
+        np.testing.assert_allclose(arrays, tensors.numpy(), rtol=1e-12)
 
 
 def test_the_ratios_statistics_are_kept_and_begin_anew():
