@@ -65,8 +65,11 @@ class HostedObjective:
             return {"epsilon": low} if "epsilon" in names else {}
         if "epsilon_high" in names:
             return {"epsilon": low} | ({} if "epsilon_high" in self.asked else {"epsilon_high": high})
-        is_one = isinstance(low, float) and low == high
-        return {"epsilon": low if is_one else namespace(advantage).where(advantage > 0, high, low)}
+        if isinstance(low, float) and low == high:
+            return {"epsilon": low}
+        xp = namespace(advantage)
+        zero = xp.zeros_like(advantage)  # so that ε has the precision of the samples
+        return {"epsilon": xp.where(advantage > 0, zero + high, zero + low)}
 
     @property
     def outruns_kl_target(self) -> bool:
