@@ -6,7 +6,8 @@ from hosting import are_equal, are_finite, require_host
 
 require_host("rllib")
 ray = pytest.importorskip("ray")
-pytest.importorskip("ray.rllib.algorithms.ppo", reason="ray is here without rllib; make test-integrations has it")
+REASON = "ray is here without what rllib needs; make test-integrations has it"
+pytest.importorskip("ray.rllib.algorithms.ppo", reason=REASON, exc_type=ImportError)
 
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
