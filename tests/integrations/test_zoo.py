@@ -26,7 +26,9 @@ CartPole-v1:
 
 def call(*arguments: str) -> str:
     command = [sys.executable, "-m", "spo.integrations.zoo", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_training_by_name_is_saved_and_enjoyed(tmp_path):
