@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-long test-processors bench-guard same-numbers lint clean
+.PHONY: demo test test-long test-processors test-integrations scan-integrations bench-guard same-numbers lint clean
 
 demo: $(VENV)/.runs
 	$(VENV)/bin/spo compare Humanoid-v4 --objectives spo ppo-clip --paper --steps 100k --hidden 256 256 128 128 64 64
@@ -16,6 +16,12 @@ test-long: $(VENV)/.tests
 
 test-processors: $(VENV)/.tests
 	$(VENV)/bin/python tests/processors.py -n 2 --dist worksteal
+
+test-integrations: $(VENV)/.tests
+	$(VENV)/bin/python benchmarks/integrations.py test $(HOSTS)
+
+scan-integrations: $(VENV)/.tests
+	$(VENV)/bin/python benchmarks/integrations.py scan $(HOSTS)
 
 bench-guard: $(VENV)/.tests
 	$(VENV)/bin/python benchmarks/guard.py
@@ -40,4 +46,4 @@ $(VENV)/.tests: $(VENV)/.runs
 	@touch $@
 
 clean:
-	rm -rf $(VENV) benchmarks/.venvs build *.egg-info src/*.egg-info
+	rm -rf $(VENV) .venvs benchmarks/.venvs build *.egg-info src/*.egg-info

@@ -57,15 +57,21 @@ def set_up(name: str) -> None:
         print(f"{name}: {python}")
         return
     print(f"{name}: installing {PEERS[name].requirement} (a few minutes)", flush=True)
-    subprocess.run([sys.executable, "-m", "venv", VENVS / name], check=True)
-    pins = VENVS / name / "engines.txt"
-    pins.write_text(engine_pins(PEERS[name]))
-    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--constraint", pins]
-    failed = subprocess.run([own_python(name), *install, *requirements(PEERS[name])]).returncode
-    if failed:
+    if not make_venv(VENVS / name, requirements(PEERS[name]), engine_pins(PEERS[name])):
         print(f"{name}: pip could not install it, so it is left out")
-    else:
-        (VENVS / name / INSTALLED).touch()
+
+
+def make_venv(path: Path, requirements: list[str], pins: str) -> bool:
+    """Makes a virtual environment with what pip is asked for, once; False if pip cannot install it."""
+    if (path / INSTALLED).exists():
+        return True
+    subprocess.run([sys.executable, "-m", "venv", path], check=True)
+    (path / "pins.txt").write_text(pins)
+    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--constraint", path / "pins.txt"]
+    if subprocess.run([path / "bin" / "python", *install, *requirements]).returncode:
+        return False
+    (path / INSTALLED).touch()
+    return True
 
 
 def requirements(peer: Peer) -> list[str]:
@@ -75,5 +81,8 @@ def requirements(peer: Peer) -> list[str]:
 
 def engine_pins(peer: Peer) -> str:
     """The lines of the project's constraints that hold for this library too."""
-    wanted = set(ENGINES) - set(peer.own_versions)
-    return "".join(f"{line}\n" for line in CONSTRAINTS.read_text().splitlines() if line.split("==")[0] in wanted)
+    return pins_of(set(ENGINES) - set(peer.own_versions))
+
+
+def pins_of(names: set[str]) -> str:
+    return "".join(f"{line}\n" for line in CONSTRAINTS.read_text().splitlines() if line.split("==")[0] in names)

@@ -5,6 +5,8 @@ contract: the trainer computes only what a function asks for. Notation: `ratio` 
 `advantage` A after the trainer's normalisation, `kl` = KL(old‖new) and `kl_reverse` = KL(new‖old) of the sample's
 state, `epsilon` ε the width of the ratio bound, `_next` what belongs to the sample that follows in the same episode,
 `old_log_prob` = log π_old(a|s).
+
+Objectives of ratio and advantage alone take arrays of PyTorch, JAX and NumPy alike.
 """
 
 import importlib
@@ -13,6 +15,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,19 +30,25 @@ SMALLEST_DEVIATION = 1e-6
 """What a mean |r − 1| counts as at least, where a width is fed back: of a policy that did not move."""
 
 
+def namespace(array: Any) -> ModuleType:
+    """The functions of an array's library: torch, or what the Python array API standard says."""
+    return torch if isinstance(array, Tensor) else array.__array_namespace__()
+
+
 def spo(ratio: Tensor, advantage: Tensor, *, epsilon: float = 0.2) -> Tensor:
     """r·A − |A|·(r − 1)² / 2ε: concave in r, highest at r = 1 + sign(A)·ε (eq. 16 of the SPO paper)."""
-    return ratio * advantage - advantage.abs() * (ratio - 1).square() / (2 * epsilon)
+    return ratio * advantage - abs(advantage) * (ratio - 1) ** 2 / (2 * epsilon)
 
 
 def ppo_clip(ratio: Tensor, advantage: Tensor, *, epsilon: float = 0.2) -> Tensor:
     """min(r·A, clip(r, 1 ± ε)·A): flat, so without gradient, beyond the bound."""
-    return torch.minimum(ratio * advantage, ratio.clamp(1 - epsilon, 1 + epsilon) * advantage)
+    xp = namespace(ratio)
+    return xp.minimum(ratio * advantage, xp.clip(ratio, 1 - epsilon, 1 + epsilon) * advantage)
 
 
 def simple(ratio: Tensor, advantage: Tensor, *, epsilon: float = 0.2) -> Tensor:
     """−(r − 1 − sign(A)·ε)²: the same maximum as SPO, blind to the size of A."""
-    return -(ratio - 1 - advantage.sign() * epsilon).square()
+    return -((ratio - 1 - namespace(advantage).sign(advantage) * epsilon) ** 2)
 
 
 def ppo_penalty(ratio: Tensor, advantage: Tensor, kl: Tensor, *, beta: float = 1.0) -> Tensor:
@@ -72,8 +82,9 @@ def kl_reverse_exceeded(kl_reverse: float, *, delta: float = 0.05 / 1.3) -> bool
 
 def ppo_rb(ratio: Tensor, advantage: Tensor, *, epsilon: float = 0.2, alpha: float = 0.3) -> Tensor:
     """min(r·A, ((1 + α)·clip(r, 1 ± ε) − α·r)·A): PPO-Clip whose flat part slopes back."""
-    rollback = (1 + alpha) * ratio.clamp(1 - epsilon, 1 + epsilon) - alpha * ratio
-    return torch.minimum(ratio * advantage, rollback * advantage)
+    xp = namespace(ratio)
+    rollback = (1 + alpha) * xp.clip(ratio, 1 - epsilon, 1 + epsilon) - alpha * ratio
+    return xp.minimum(ratio * advantage, rollback * advantage)
 
 
 def tr_ppo(ratio: Tensor, advantage: Tensor, kl: Tensor, *, delta: float = 0.025) -> Tensor:
@@ -113,19 +124,21 @@ def surrogate(ratio: Tensor, advantage: Tensor) -> Tensor:
 
 def ppo_dual_clip(ratio: Tensor, advantage: Tensor, *, epsilon: float = 0.2, dual_clip: float = 3.0) -> Tensor:
     """PPO-Clip, and no lower than c·A where A < 0, so that a large ratio cannot dominate."""
+    xp = namespace(ratio)
     clipped = ppo_clip(ratio, advantage, epsilon=epsilon)
-    return torch.where(advantage < 0, torch.maximum(clipped, dual_clip * advantage), clipped)
+    return xp.where(advantage < 0, xp.maximum(clipped, dual_clip * advantage), clipped)
 
 
 def aspo(ratio: Tensor, advantage: Tensor, *, epsilon: float = 0.2) -> Tensor:
     """PPO-Clip where A > 0, SPO where A ≤ 0: the asymmetric objective of FPO++."""
     clipped, quadratic = ppo_clip(ratio, advantage, epsilon=epsilon), spo(ratio, advantage, epsilon=epsilon)
-    return torch.where(advantage > 0, clipped, quadratic)
+    return namespace(ratio).where(advantage > 0, clipped, quadratic)
 
 
 def clip_higher(ratio: Tensor, advantage: Tensor, *, epsilon: float = 0.2, epsilon_high: float = 0.28) -> Tensor:
     """min(r·A, clip(r, 1 − ε, 1 + ε_high)·A): more room upwards."""
-    return torch.minimum(ratio * advantage, ratio.clamp(1 - epsilon, 1 + epsilon_high) * advantage)
+    xp = namespace(ratio)
+    return xp.minimum(ratio * advantage, xp.clip(ratio, 1 - epsilon, 1 + epsilon_high) * advantage)
 
 
 def deviation_exceeded(ratio_deviation: Tensor, *, deviation_limit: float = 0.25) -> Tensor:
@@ -151,11 +164,12 @@ def adapted_epsilon(
 
 def spo_power(ratio: Tensor, advantage: Tensor, *, epsilon: float = 0.2, power: float = 8.0) -> Tensor:
     """r·A − |A|·ε·(min(x, 1)^p/p + (max(x, 1)² − 1)/2), x = |r − 1|/ε: SPO with a steeper wall (p = 2 is SPO)."""
-    x = (ratio - 1).abs() / epsilon
-    one = torch.ones_like(x)
+    xp = namespace(ratio)
+    x = abs(ratio - 1) / epsilon
+    one = xp.ones_like(x)
     # At x = 1 each of the two gets half of the gradient, where clamps would both get the whole.
-    wall = torch.minimum(x, one).pow(power) / power + (torch.maximum(x, one).square() - 1) / 2
-    return ratio * advantage - advantage.abs() * epsilon * wall
+    wall = xp.minimum(x, one) ** power / power + (xp.maximum(x, one) ** 2 - 1) / 2
+    return ratio * advantage - abs(advantage) * epsilon * wall
 
 
 def drpo(ratio: Tensor, advantage: Tensor, old_log_prob: Tensor, *, delta: float = 12.5) -> Tensor:

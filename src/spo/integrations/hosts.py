@@ -1,0 +1,188 @@
+"""The hosts: what is installed under which name, which releases are supported, and where their objective is."""
+
+import re
+from dataclasses import dataclass, field
+from importlib import metadata
+
+from spo.errors import Refusal
+
+PROJECT = "simple-policy-optimization"
+
+
+@dataclass(frozen=True)
+class Host:
+    """A library that an objective can be put into.
+
+    `places` names what is rewritten or relied on in its wheel: file and function, and how many expressions of PPO the
+    function has (0: the function is called or overridden by name).
+    """
+
+    name: str  # of the module in spo.integrations, and of the extra
+    distribution: str
+    oldest: str
+    tested: str
+    epsilon: str
+    places: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    @property
+    def version(self) -> str | None:
+        """The installed release; None if there is none."""
+        try:
+            return metadata.version(self.distribution)
+        except metadata.PackageNotFoundError:
+            return None
+
+    @property
+    def title(self) -> str:
+        return f"{self.distribution} {self.version or '(not installed)'}"
+
+    @property
+    def remedy(self) -> str:
+        return f"pip install '{self.distribution}=={self.tested}' is known to work"
+
+    def require(self) -> None:
+        """Refuses a host that is missing or older than what is supported."""
+        if self.version is None:
+            raise Refusal(
+                f"spo.integrations.{self.name} needs {self.distribution}, which is not installed: "
+                f"pip install '{PROJECT}[{self.name}]'"
+            )
+        if numbers(self.version) < numbers(self.oldest):
+            raise Refusal(f"{self.title} is too old: supported is {self.oldest} or later; {self.remedy}")
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """A release as numbers that can be compared; what follows them (rc1, +cpu) does not count."""
+    return tuple(map(int, re.match(r"\d+(?:\.\d+)*", version).group().split(".")))
+
+
+HOSTS = {
+    host.name: host
+    for host in (
+        Host(
+            "sb3",
+            "stable-baselines3",
+            oldest="2.0.0",
+            tested="2.9.2",
+            epsilon="clip_range",
+            places={("stable_baselines3/ppo/ppo.py", "PPO.train"): 1},
+        ),
+        Host(
+            "sb3_contrib",
+            "sb3-contrib",
+            oldest="2.0.0",
+            tested="2.9.2",
+            epsilon="clip_range",
+            places={
+                ("sb3_contrib/ppo_recurrent/ppo_recurrent.py", "RecurrentPPO.train"): 1,
+                ("sb3_contrib/ppo_mask/ppo_mask.py", "MaskablePPO.train"): 1,
+            },
+        ),
+        Host(
+            "rsl_rl",
+            "rsl-rl-lib",
+            oldest="3.0.1",
+            tested="5.5.1",
+            epsilon="clip_param",
+            places={("rsl_rl/algorithms/ppo.py", "PPO.update"): 1},
+        ),
+        Host(
+            "skrl",
+            "skrl",
+            oldest="2.0.0",
+            tested="2.1.1",
+            epsilon="ratio_clip",
+            places={
+                ("skrl/agents/torch/ppo/ppo.py", "PPO.update"): 1,
+                ("skrl/agents/torch/ppo/ppo_rnn.py", "PPO_RNN.update"): 1,
+                ("skrl/multi_agents/torch/ippo/ippo.py", "IPPO.update"): 1,
+                ("skrl/multi_agents/torch/mappo/mappo.py", "MAPPO.update"): 1,
+            },
+        ),
+        Host(
+            "torchrl",
+            "torchrl",
+            oldest="0.14.0",
+            tested="0.14.1",
+            epsilon="clip_epsilon",
+            places={
+                ("torchrl/objectives/ppo.py", "PPOLoss._log_weight"): 0,
+                ("torchrl/objectives/ppo.py", "PPOLoss._maybe_normalize_advantage"): 0,
+                ("torchrl/objectives/ppo.py", "ClipPPOLoss.forward"): 0,
+            },
+        ),
+        Host(
+            "trl",
+            "trl",
+            oldest="1.0.0",
+            tested="1.16.0",
+            epsilon="epsilon",
+            places={("trl/trainer/grpo_trainer.py", "GRPOTrainer._compute_loss"): 1},
+        ),
+        Host(
+            "verl",
+            "verl",
+            oldest="0.9.0",
+            tested="0.9.1",
+            epsilon="clip_ratio",
+            places={
+                ("verl/trainer/ppo/core_algos.py", "register_policy_loss"): 0,
+                ("verl/trainer/ppo/core_algos.py", "agg_loss"): 0,
+                ("verl/utils/torch_functional.py", "masked_mean"): 0,
+            },
+        ),
+        Host(
+            "rllib",
+            "ray",
+            oldest="2.40.0",
+            tested="2.60.0",
+            epsilon="clip_param",
+            places={
+                (
+                    "ray/rllib/algorithms/ppo/torch/ppo_torch_learner.py",
+                    "PPOTorchLearner.compute_loss_for_module",
+                ): 1
+            },
+        ),
+        Host(
+            "tianshou",
+            "tianshou",
+            oldest="2.0.0",
+            tested="2.0.1",
+            epsilon="eps_clip",
+            places={("tianshou/algorithm/modelfree/ppo.py", "PPO._update_with_batch"): 2},
+        ),
+        Host(
+            "rl_games",
+            "rl-games",
+            oldest="1.6.5",
+            tested="1.6.5",
+            epsilon="e_clip",
+            places={("rl_games/common/common_losses.py", "actor_loss"): 0},
+        ),
+        Host(
+            "sbx",
+            "sbx-rl",
+            oldest="0.18.0",
+            tested="0.28.0",
+            epsilon="clip_range",
+            places={("sbx/ppo/ppo.py", "PPO._one_update"): 1},
+        ),
+        Host(
+            "brax",
+            "brax",
+            oldest="0.12.0",
+            tested="0.14.2",
+            epsilon="clipping_epsilon",
+            places={("brax/training/agents/ppo/losses.py", "compute_ppo_loss"): 1},
+        ),
+        Host(
+            "zoo",
+            "rl_zoo3",
+            oldest="2.0.0",
+            tested="2.9.2",
+            epsilon="clip_range",
+            places={("rl_zoo3/train.py", "train"): 0, ("rl_zoo3/enjoy.py", "enjoy"): 0},
+        ),
+    )
+}
