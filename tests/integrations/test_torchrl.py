@@ -89,7 +89,7 @@ def test_the_objective_is_spo():
     expected = -spo(ratio, data["advantage"].squeeze(-1), epsilon=0.3).mean()
     torch.testing.assert_close(module(data)["loss_objective"], expected)
     kept = module.hosted_objective.statistics()["ratio_deviation"]
-    assert kept == pytest.approx(float((ratio - 1).abs().mean()), rel=1e-5)
+    assert kept == pytest.approx((ratio - 1).abs().mean().item(), rel=1e-5)
 
 
 def test_spo_learns():
