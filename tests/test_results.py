@@ -76,7 +76,7 @@ def test_the_followed_samples_end_as_the_page_says(tmp_path):
 
 def test_nothing_published_names_a_place_on_a_machine():
     configs = list(PUBLISHED.parent.rglob("config.json"))
-    assert len(configs) == 40
+    assert len(configs) >= 40  # more as runs finish
     for path in configs:
         assert RunDirectory(path.parent).read_config()["settings"]["out"] is None
 
