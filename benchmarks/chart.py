@@ -4,7 +4,7 @@ from pathlib import Path
 
 from venvs import OURS
 
-from spo.bench.figures.style import pyplot, save
+from spo.experiments.figures.style import pyplot, save
 
 BLUE, GREY, ORANGE = "#0072B2", "#999999", "#D55E00"
 FORMATS = ("svg", "png")

@@ -5,9 +5,9 @@
 Ratios and not times, because machines differ; half of what was recorded still passes, because they are noisy.
 """
 
-from spo import libraries
+from spo.runtime import library_env
 
-libraries.prepare()  # as the command line does
+library_env.prepare()  # as the command line does
 
 import sys
 

@@ -1,28 +1,28 @@
 """What the benchmarks share: trainings that stay alive and are measured in turn, so that noise hits all alike."""
 
-from spo import libraries
+from spo.runtime import library_env
 
-libraries.prepare()  # as the command line does
+library_env.prepare()  # as the command line does
 
 import time
 
 import torch
 
-from spo.envs.making import EnvMaker
-from spo.presets import make_config
-from spo.training import Training
+from spo.config.sources import make_config
+from spo.envs.make import EnvMaker
+from spo.trainer import Trainer
 
 
-def prepared(env: str, **settings) -> Training:
+def prepared(env: str, **settings) -> Trainer:
     """A warm training: its update path chosen, its first iteration made."""
-    training = Training(make_config(env, steps=10**7, **settings), EnvMaker(env, {}))
+    training = Trainer(make_config(env, steps=10**7, **settings), EnvMaker(env, {}))
     path, reason = training.choose_update_path()
     print(f"{settings}: update {path} ({reason})", flush=True)
     training.iterate()
     return training
 
 
-def speed(training: Training, iterations: int) -> float:
+def speed(training: Trainer, iterations: int) -> float:
     """Steps per second over a few iterations."""
     torch.set_num_threads(training.torch_threads)  # the trainings share a process
     started = time.perf_counter()
@@ -31,7 +31,7 @@ def speed(training: Training, iterations: int) -> float:
     return iterations * training.config.batch_size / (time.perf_counter() - started)
 
 
-def best_speeds(trainings: dict[str, Training], rounds: int, iterations: int) -> dict[str, float]:
+def best_speeds(trainings: dict[str, Trainer], rounds: int, iterations: int) -> dict[str, float]:
     """The best of the rounds for each, one round after the other through all of them."""
     speeds = {name: [] for name in trainings}
     for _ in range(rounds):

@@ -41,7 +41,7 @@ from sweep import sweep
 from tasks import DEFAULT_TASKS, TASKS
 from venvs import HERE, PEERS, python_of, set_up
 
-from spo.recording import machine, versions
+from spo.runs.record import machine, versions
 
 
 def circumstances() -> dict[str, object]:

@@ -105,7 +105,7 @@ def read_run(directory: Path) -> dict[str, object]:
 
 
 def read_rows(path: Path) -> list[dict[str, float]]:
-    from spo.rundir import FORMER_NAMES  # late: the older package imports this file too, for its environments
+    from spo.runs.directory import FORMER_NAMES
 
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     return [{FORMER_NAMES.get(name, name): row[name] for name in row if name not in TIMES} for row in rows]

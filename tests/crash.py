@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import spo
-from spo import checkpoint
-from spo.rundir import RunDirectory
+from spo.runs import checkpoint
+from spo.runs.directory import RunDirectory
 
 TIMES = ("wall_time", "steps_per_second")
 SHORT = {
@@ -35,7 +35,7 @@ def work(out: Path, env, settings: dict, harm: Callable[[], None] | None = None)
         harm()
     try:
         start_or_resume(out, env, settings)
-    except spo.Refusal as refusal:
+    except spo.SpoError as refusal:
         print(f"error: {refusal}")
         os._exit(2)
     except KeyboardInterrupt as interrupt:
@@ -80,7 +80,7 @@ def remains(out: Path) -> dict[str, object]:
     }
 
 
-def bits(state: checkpoint.Tree) -> tuple[dict[str, tuple[str, bytes]], checkpoint.Tree]:
+def bits(state: checkpoint.StateDict) -> tuple[dict[str, tuple[str, bytes]], checkpoint.StateDict]:
     """A state in a form that is equal only if every bit is."""
     arrays, values = checkpoint.split(state)
     return {name: (array.dtype.str, array.tobytes()) for name, array in arrays.items()}, copy.deepcopy(values)

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import spo
-from spo import doctor, presets
+from spo.config import sources
+from spo.runs import doctor
 from waiting import PATIENCE
 
 MEMORY = 500 * 2**20
@@ -28,7 +29,7 @@ OPENERS: dict[str, Callable[[Path], object]] = {
     "load": spo.load,
     "doctor": doctor.examine,
     "evaluate": lambda run: spo.evaluate(run, episodes=1),
-    "config": lambda run: presets.make_config("CartPole-v1", config=str(run / "config.json")),
+    "config": lambda run: sources.make_config("CartPole-v1", config=str(run / "config.json")),
     "resume": lambda run: spo.resume(run, quiet=True),  # last, because it writes
     "loud": spo.resume,
 }
@@ -43,7 +44,7 @@ def heard(function: Callable, *arguments) -> str:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             result = function(*arguments)
         told = "FINE" if result is not False else "PROBLEM"
-    except spo.Refusal as refusal:
+    except spo.SpoError as refusal:
         told = f"REFUSED {refusal}"
     except BaseException:
         told = f"BROKE {traceback.format_exc()}"

@@ -9,13 +9,13 @@ import gymnasium as gym
 import numpy as np
 
 if TYPE_CHECKING:  # a worker process that steps one of these needs no torch, which takes seconds to import
-    from spo.training import Training
+    from spo.trainer import Trainer
 
 DISCRETE = gym.spaces.Discrete(2)
 CONTINUOUS = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
 THREADS = min(int(os.environ.get("SPO_TEST_THREADS", 1)), os.cpu_count())
 """Of torch in a test process: the suite runs in as many processes as there are cores."""
-MADE: list["Training"] = []
+MADE: list["Trainer"] = []
 """Trainings of the test that runs, whose environments are closed after it: a watchdog keeps them alive till then."""
 
 
@@ -261,18 +261,18 @@ class Catch(gym.Env):
         return image
 
 
-def training(env, **settings) -> "Training":
+def training(env, **settings) -> "Trainer":
     """A training on an environment id or a maker of one; eager and with the threads of a test process unless asked,
     because threads of several processes on the same cores wait for each other; with the classic preset."""
-    from spo.envs.backends import env_maker
-    from spo.presets import make_config
-    from spo.trainer import name_of
-    from spo.training import Training
+    from spo.config.sources import make_config
+    from spo.envs.factory import env_maker
+    from spo.runs.start import name_of
+    from spo.trainer import Trainer
 
     name = env if isinstance(env, str) else name_of(env)
     defaults = {"preset": "classic", "steps": 10**6, "compile": "off", "threads": THREADS}
     config = make_config(name, **defaults | settings)
-    MADE.append(Training(config, env_maker(config, env)))
+    MADE.append(Trainer(config, env_maker(config, env)))
     return MADE[-1]
 
 
@@ -283,6 +283,6 @@ def accepts_box(objective: str) -> bool:
     return not OBJECTIVES[objective].needs_probabilities
 
 
-def iterate(run: "Training", times: int) -> list[dict]:
+def iterate(run: "Trainer", times: int) -> list[dict]:
     """So many iterations; their metrics rows."""
     return [run.iterate()[0] for _ in range(times)]

@@ -14,9 +14,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from spo import libraries
+from spo.runtime import library_env
 
-libraries.prepare()
+library_env.prepare()
 
 HERE = Path(__file__).parent
 TESTS = ("learning", "probes", "improve", "trust_region", "encoders", "objectives", "mujoco", "resume", "results")

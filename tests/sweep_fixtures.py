@@ -6,8 +6,9 @@ import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from spo.bench.results import Results
-from spo.bench.suites import Cell, Plan, Sweep, narrowed, read_suite
+from spo.experiments.plan import Cell, Plan, narrowed, read_suite
+from spo.experiments.results import Results
+from spo.experiments.sweep import Sweep
 from sweeps import VERSIONS, config_of
 
 ITERATIONS, ENVS = 60, 8

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from spo.bench.results import Results
-from spo.bench.suites import Cell, Plan, Sweep
-from spo.rundir import append_row, write_json
+from spo.experiments.plan import Cell, Plan
+from spo.experiments.results import Results
+from spo.experiments.sweep import Sweep
+from spo.runtime.files import append_row, write_json
 
 ITERATIONS, ENVS, HORIZON = 10, 4, 250
 STEPS = ITERATIONS * ENVS * HORIZON

@@ -11,15 +11,16 @@ for package in ("ale_py", "cv2", "envpool"):
 
 import spo
 from probes import iterate, training
-from spo import checkpoint
-from spo.envs.atari import game_of, is_atari
-from spo.envs.backends import choose_backend, env_maker
-from spo.envs.envpool import EnvPool
-from spo.envs.in_process import InProcess
-from spo.envs.making import EnvMaker
-from spo.errors import Refusal
+from spo.config.env_ids import game_of, is_atari
+from spo.config.sources import make_config, preset_names, read_preset
+from spo.envs.envpool import EnvPoolVecEnv
+from spo.envs.factory import choose_backend, env_maker
+from spo.envs.make import EnvMaker
+from spo.envs.sync import SyncVecEnv
+from spo.errors import SpoError
 from spo.evaluation import evaluate_policy
-from spo.presets import make_config, preset_names, read_preset
+from spo.runs import checkpoint
+from spo.runtime import files
 
 SHORT = {"preset": "atari", "envs": 2, "horizon": 16, "minibatches": 2, "epochs": 1}
 
@@ -96,7 +97,7 @@ def test_a_few_hundred_steps_train(backend):
 def test_backends_show_the_same_pictures_and_rewards():
     """Freeway waits for no FIRE, and with one no-op at the start nothing in it is random."""
     reference = EnvMaker("Freeway", {"noop_max": 1})()
-    pool = EnvPool("Freeway", 1, seed=0, threads=1, env_arg={"noop_max": 1})
+    pool = EnvPoolVecEnv("Freeway", 1, seed=0, threads=1, env_arg={"noop_max": 1})
     expected, _ = reference.reset(seed=0)
     np.testing.assert_array_equal(pool.reset()[0][-1], expected[-1])
     for t in range(150):
@@ -156,14 +157,14 @@ def test_what_paper_means_for_games():
     assert env_maker(asked).atari_wrappers == "standard"  # what its policy knows, for evaluations
     assert make_config("Breakout", paper=True, atari_wrappers="standard").atari_wrappers == "standard"
     assert make_config("Breakout").atari_wrappers == make_config("Hopper-v4", paper=True).atari_wrappers == "standard"
-    with pytest.raises(Refusal, match="--atari-wrappers authors is not accepted: Hopper-v4 is no Atari game"):
+    with pytest.raises(SpoError, match="--atari-wrappers authors is not accepted: Hopper-v4 is no Atari game"):
         make_config("Hopper-v4", atari_wrappers="authors")
 
 
 def test_the_authors_wrappers_are_replayed_exactly():
     """Over lost lives and a finished game: what follows is what followed."""
     make, draw = EnvMaker("Breakout", {}, "authors"), np.random.default_rng(0)
-    envs, again = (InProcess(make, range(2), seed=1) for _ in range(2))
+    envs, again = (SyncVecEnv(make, range(2), seed=1) for _ in range(2))
     envs.reset()
     steps = [envs.step(draw.integers(4, size=2)) for _ in range(400)]
     assert any(step.episodes for step in steps) and sum(step.terminated.sum() for step in steps) > 8
@@ -185,10 +186,10 @@ def test_a_run_of_an_earlier_version_keeps_its_backend_and_its_wrappers(backend,
     settings |= {"backend": backend, "atari_wrappers": "standard", "paper": True, "threads": 1}
     spo.train("Breakout", **settings, out=str(tmp_path / "run"), callback=lambda training, row: False)
     config = tmp_path / "run" / "config.json"
-    record = checkpoint.unsealed(config.read_bytes())
+    record = files.unsealed(config.read_bytes())
     del record["settings"]["atari_wrappers"]
     record["settings"]["backend"] = "auto"
-    config.write_bytes(checkpoint.canonical(checkpoint.sealed(record)))
+    config.write_bytes(checkpoint.canonical(files.sealed(record)))
     seen = []
     spo.resume(tmp_path / "run", quiet=True, callback=lambda training, row: seen.append(training))
     assert (seen[0].backend, seen[0].make_env.atari_wrappers) == (backend, "standard")

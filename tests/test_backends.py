@@ -17,14 +17,14 @@ import pytest
 
 from probes import Counting, EndlessReward, iterate, training
 from spo.cli import parse_train
-from spo.envs import shared
-from spo.envs.backends import choose_backend
-from spo.envs.in_process import InProcess
-from spo.envs.making import EnvMaker
-from spo.envs.processes import Processes
-from spo.envs.watchdog import Watched
-from spo.errors import Refusal
-from spo.presets import make_config
+from spo.config.sources import make_config
+from spo.envs import shared_memory
+from spo.envs.factory import choose_backend
+from spo.envs.make import EnvMaker
+from spo.envs.subproc import SubprocVecEnv
+from spo.envs.sync import SyncVecEnv
+from spo.envs.watchdog import WatchdogVecEnv
+from spo.errors import SpoError
 from waiting import PATIENCE, is_alive, wait_for
 
 needs_envpool = pytest.mark.skipif(find_spec("envpool") is None, reason="needs the extra envpool")
@@ -37,7 +37,7 @@ MUJOCO = ["Ant-v4", "HalfCheetah-v4", "Hopper-v4", "Humanoid-v4", "HumanoidStand
 @pytest.mark.parametrize("env", MUJOCO)
 def test_single_steps_of_envpool_equal_gymnasium(env):
     """From equal states: EnvPool's positions and velocities are read from its observation and set in Gymnasium."""
-    from spo.envs.envpool import EnvPool
+    from spo.envs.envpool import EnvPoolVecEnv
 
     shown = {"exclude_current_positions_from_observation": False}
     hidden = 2 if env == "HumanoidStandup-v4" else 0  # Gymnasium's Standup cannot show x and y
@@ -45,7 +45,7 @@ def test_single_steps_of_envpool_equal_gymnasium(env):
     reference.reset(seed=0)
     model, draw = reference.unwrapped.model, np.random.default_rng(0)
     for _ in range(5):
-        pool = EnvPool(env, 1, seed=int(draw.integers(1000)), threads=1, env_arg=shown)
+        pool = EnvPoolVecEnv(env, 1, seed=int(draw.integers(1000)), threads=1, env_arg=shown)
         seen = pool.reset()[0]
         reference.unwrapped.set_state(seen[: model.nq], seen[model.nq : model.nq + model.nv])
         action = draw.uniform(pool.action_space.low, pool.action_space.high).astype(np.float64)
@@ -65,9 +65,9 @@ def test_single_steps_of_envpool_equal_gymnasium(env):
 @needs_envpool
 @pytest.mark.parametrize("env", ["Humanoid-v4", "HumanoidStandup-v4"])
 def test_contact_forces_are_not_left_out(env):
-    from spo.envs.envpool import EnvPool
+    from spo.envs.envpool import EnvPoolVecEnv
 
-    pool = EnvPool(env, 2, seed=0, threads=1, env_arg={})
+    pool = EnvPoolVecEnv(env, 2, seed=0, threads=1, env_arg={})
     pool.reset()
     forces = [pool.step(np.zeros((2, 17))).observation[:, -84:] for _ in range(60)]
     assert np.abs(forces).max() > 0
@@ -75,9 +75,9 @@ def test_contact_forces_are_not_left_out(env):
 
 @needs_envpool
 def test_envpool_resets_in_the_same_step_with_the_true_last_observation():
-    from spo.envs.envpool import EnvPool
+    from spo.envs.envpool import EnvPoolVecEnv
 
-    pool = EnvPool("Hopper-v4", 4, seed=1, threads=1, env_arg={})
+    pool = EnvPoolVecEnv("Hopper-v4", 4, seed=1, threads=1, env_arg={})
     pool.reset()
     draw, ends, length = np.random.default_rng(0), 0, np.zeros(4, int)
     for _ in range(200):
@@ -155,7 +155,7 @@ def test_a_users_vector_environment_in_every_autoreset_mode(mode):
 
 
 def test_a_vector_environment_of_another_size_is_refused():
-    with pytest.raises(Refusal, match="--envs 8 is not accepted: the vector environment that was made has 3"):
+    with pytest.raises(SpoError, match="--envs 8 is not accepted: the vector environment that was made has 3"):
         training(counting_vector(gym.vector.AutoresetMode.SAME_STEP), envs=8)
 
 
@@ -187,9 +187,9 @@ def test_a_callable_is_never_taken_for_a_game():
 
 @needs_envpool
 def test_envpool_says_what_it_does_not_have():
-    with pytest.raises(Refusal, match="--backend envpool does not have environment 'LunarLander-v99'"):
+    with pytest.raises(SpoError, match="--backend envpool does not have environment 'LunarLander-v99'"):
         training("LunarLander-v99", backend="envpool")
-    with pytest.raises(Refusal, match="needs the id of an environment"):
+    with pytest.raises(SpoError, match="needs the id of an environment"):
         training(EndlessReward, backend="envpool")
 
 
@@ -230,12 +230,12 @@ DEEDS = {
 @pytest.mark.parametrize("deed", DEEDS)
 def test_a_worker_that_misbehaves_is_named_and_nothing_is_left_behind(deed):
     before = children()
-    envs = Processes(partial(Misbehaving, deed), 2, seed=1, workers=2, timeout=PATIENCE)
+    envs = SubprocVecEnv(partial(Misbehaving, deed), 2, seed=1, workers=2, timeout=PATIENCE)
     envs.reset()
     for _ in range(4):
         envs.step(np.zeros(2, int))
     envs.timeout = 2.0 if deed == "hang" else PATIENCE  # only a step that never ends is in a hurry
-    with pytest.raises(Refusal, match="environment 0 " + DEEDS[deed]):
+    with pytest.raises(SpoError, match="environment 0 " + DEEDS[deed]):
         envs.step(np.zeros(2, int))
     assert children() <= before
 
@@ -250,9 +250,9 @@ class Elsewhere:
         return Counting() if os.getpid() == self.home else Misbehaving(self.deed)
 
 
-def helped(deed: str) -> shared.Shared:
+def helped(deed: str) -> shared_memory.SharedMemoryVecEnv:
     make = Elsewhere(deed)
-    return shared.shared_envs(make, lambda share: InProcess(make, share, seed=1), 4, 2, 1, "auto", 100)
+    return shared_memory.shared_envs(make, lambda share: SyncVecEnv(make, share, seed=1), 4, 2, 1, "auto", 100)
 
 
 @pytest.mark.parametrize("deed", ["raise", "exit", "kill"])
@@ -260,7 +260,7 @@ def test_a_helper_that_misbehaves_is_named_and_nothing_is_left_behind(deed):
     before = children()
     envs = helped(deed)
     envs.reset()
-    with pytest.raises(Refusal, match="environment 2 " + DEEDS[deed]):
+    with pytest.raises(SpoError, match="environment 2 " + DEEDS[deed]):
         for _ in range(5):
             envs.step(np.zeros(4, int))
     envs.close()
@@ -270,10 +270,10 @@ def test_a_helper_that_misbehaves_is_named_and_nothing_is_left_behind(deed):
 def test_a_helper_that_hangs_is_named_by_the_watchdog(monkeypatch):
     told, helpers = [], helped("hang")
     monkeypatch.setattr("spo.envs.watchdog.os._exit", lambda code: helpers.helpers[0].process.kill())
-    envs = Watched(helpers, 2.0, told.append)
+    envs = WatchdogVecEnv(helpers, 2.0, told.append)
     try:
         envs.reset()
-        with pytest.raises(Refusal, match="environment 2 ended its worker process with code -9"):
+        with pytest.raises(SpoError, match="environment 2 ended its worker process with code -9"):
             for _ in range(5):
                 envs.step(np.zeros(4, int))
     finally:
@@ -284,8 +284,8 @@ def test_a_helper_that_hangs_is_named_by_the_watchdog(monkeypatch):
 def test_ends_of_episodes_in_a_helper_are_those_of_this_process():
     """The last observation, the first of the next episode, and what it came to; some end together, by their limit."""
     make = EnvMaker("CartPole-v1", {"max_episode_steps": 12})
-    envs = shared.shared_envs(make, lambda share: InProcess(make, share, seed=1), 8, 2, 1, "auto", 100)
-    alone, seen = InProcess(make, range(8), seed=1), []
+    envs = shared_memory.shared_envs(make, lambda share: SyncVecEnv(make, share, seed=1), 8, 2, 1, "auto", 100)
+    alone, seen = SyncVecEnv(make, range(8), seed=1), []
     try:
         assert np.array_equal(envs.reset(), alone.reset())
         for t in range(100):
@@ -300,7 +300,7 @@ def test_ends_of_episodes_in_a_helper_are_those_of_this_process():
 def test_a_bell_is_heard_in_memory_before_anyone_reads():
     here, there = socket.socketpair()
     counts = np.zeros((2, 8), np.int64)
-    mine, yours = shared.Bell(here, *counts), shared.Bell(there, *reversed(counts))
+    mine, yours = shared_memory.Bell(here, *counts), shared_memory.Bell(there, *reversed(counts))
     mine.ring(b"s")
     assert yours.heard[0] == 1 and mine.heard[0] == 0 and yours.wait() == b"s"
     here.close()
@@ -309,8 +309,8 @@ def test_a_bell_is_heard_in_memory_before_anyone_reads():
 
 def test_a_helper_gets_actions_of_the_type_that_an_environment_gets_elsewhere():
     """Of another type, the same number can come to another reward."""
-    assert shared._action(InProcess(partial(gym.make, "Pendulum-v1"), [0], seed=1)) == ((1,), np.float32)
-    assert shared._action(InProcess(partial(gym.make, "CartPole-v1"), [0], seed=1)) == ((), np.int64)
+    assert shared_memory._action(SyncVecEnv(partial(gym.make, "Pendulum-v1"), [0], seed=1)) == ((1,), np.float32)
+    assert shared_memory._action(SyncVecEnv(partial(gym.make, "CartPole-v1"), [0], seed=1)) == ((), np.int64)
 
 
 class Wider(gym.ObservationWrapper):
@@ -325,8 +325,8 @@ def wider():
 
 
 def test_numbers_of_another_type_than_the_space_says_are_kept():
-    envs = shared.shared_envs(wider, lambda share: InProcess(wider, share, seed=1), 2, 2, 1, "auto", 100)
-    alone = InProcess(wider, [0, 1], seed=1)
+    envs = shared_memory.shared_envs(wider, lambda share: SyncVecEnv(wider, share, seed=1), 2, 2, 1, "auto", 100)
+    alone = SyncVecEnv(wider, [0, 1], seed=1)
     try:
         assert np.array_equal(envs.reset(), alone.reset())
         steps = [each.step(np.ones(2, int)).observation for each in (envs, alone)]
@@ -368,14 +368,14 @@ def test_python_ends_though_nobody_closed_the_environments(backend):
 
 def test_a_set_up_that_fails_leaves_no_worker_behind():
     before = children()
-    with pytest.raises(Refusal, match="holds no policy") as refusal:
+    with pytest.raises(SpoError, match="holds no policy") as refusal:
         training("CartPole-v1", backend="process", envs=2, threads=1, init_from="nowhere")
     assert children() <= before, refusal.value
 
 
 def test_an_environment_that_cannot_be_sent_is_named():
     with pytest.raises(
-        Refusal, match="--backend process .or shared. needs an environment that can be sent to another process"
+        SpoError, match="--backend process .or shared. needs an environment that can be sent to another process"
     ):
         training(lambda: EndlessReward(3), backend="process", envs=2)
 

@@ -10,11 +10,12 @@ import pytest
 
 import spo
 from crash import SHORT, DiskFullAt, child, remains, start_or_resume
-from spo import checkpoint
 from spo.cli import dispatch
-from spo.doctor import examine
-from spo.errors import Refusal
-from spo.rundir import RunDirectory
+from spo.errors import SpoError
+from spo.runs import checkpoint
+from spo.runs.directory import RunDirectory
+from spo.runs.doctor import examine
+from spo.runtime import files
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +68,7 @@ def test_every_mutation_is_noticed(run, amount, capsys):
         if damaged == original:
             continue
         path.write_bytes(damaged)
-        with pytest.raises(checkpoint.Damage):
+        with pytest.raises(checkpoint.CorruptCheckpoint):
             checkpoint.read(run, newest)
         path.write_bytes(original)
         tried += 1
@@ -80,7 +81,7 @@ def test_checkpoints_that_change_places_are_noticed(run):
     first, second = checkpoint.published(run)
     first.rename(first.with_name("aside"))
     second.rename(first)
-    with pytest.raises(checkpoint.Damage, match="belongs to iteration"):
+    with pytest.raises(checkpoint.CorruptCheckpoint, match="belongs to iteration"):
         checkpoint.read(run, first)
 
 
@@ -88,18 +89,18 @@ def test_what_this_version_cannot_read_is_not_read(run, monkeypatch):
     newest = checkpoint.published(run)[0]
     manifest, state = newest / "manifest.json", newest / "state.json"
     original, content = manifest.read_bytes(), state.read_bytes()
-    manifest.write_bytes(checkpoint.canonical(checkpoint.sealed(checkpoint.unsealed(original) | {"format": 2})))
-    with pytest.raises(checkpoint.Damage, match="its format is 2, this version reads 1"):
+    manifest.write_bytes(checkpoint.canonical(files.sealed(files.unsealed(original) | {"format": 2})))
+    with pytest.raises(checkpoint.CorruptCheckpoint, match="its format is 2, this version reads 1"):
         checkpoint.read(run, newest)
     manifest.write_bytes(original)
     state.unlink()
     state.symlink_to(os.devnull)
-    with pytest.raises(checkpoint.Damage, match="state.json is not a plain file"):
+    with pytest.raises(checkpoint.CorruptCheckpoint, match="state.json is not a plain file"):
         checkpoint.read(run, newest)
     state.unlink()
     state.write_bytes(content)
     monkeypatch.setattr(checkpoint, "LARGEST_TEXT", len(original) - 1)
-    with pytest.raises(checkpoint.Damage, match="manifest.json has .* bytes; accepted are up to"):
+    with pytest.raises(checkpoint.CorruptCheckpoint, match="manifest.json has .* bytes; accepted are up to"):
         checkpoint.read(run, newest)
 
 
@@ -157,7 +158,7 @@ def test_a_damaged_config_is_restored_from_a_checkpoint(run, capsys):
 
 def test_a_damaged_config_without_a_checkpoint_is_refused(run):
     lose_everything(run)
-    with pytest.raises(Refusal, match="config.json is damaged .* and there is no checkpoint to restore it from"):
+    with pytest.raises(SpoError, match="config.json is damaged .* and there is no checkpoint to restore it from"):
         spo.resume(run.path)
 
 
@@ -176,13 +177,13 @@ def test_publishing_waits_for_the_disk_in_the_right_order(run, monkeypatch):
     """A kill cannot show a missing fsync, so the order of the calls is the test."""
     calls = Calls()
     write = calls.noted("write", checkpoint.write_file, lambda path, _: path.name)
-    monkeypatch.setattr("spo.checkpoint.sync", calls.noted("sync", checkpoint.sync, lambda path: path.name))
-    monkeypatch.setattr("spo.checkpoint.write_file", write)
+    monkeypatch.setattr("spo.runs.checkpoint.sync", calls.noted("sync", checkpoint.sync, lambda path: path.name))
+    monkeypatch.setattr("spo.runs.checkpoint.write_file", write)
     monkeypatch.setattr(Path, "rename", calls.noted("rename", Path.rename, lambda path, _: path.name))
     monkeypatch.setattr(os, "fsync", calls.noted("fsync", os.fsync, lambda file: os.fstat(file).st_size))
     boundary, _ = checkpoint.newest(run)
     calls.clear()
-    checkpoint.publish(run, checkpoint.Boundary(9, boundary.state, boundary.logs), keep=1)
+    checkpoint.publish(run, checkpoint.Snapshot(9, boundary.state, boundary.logs), keep=1)
     names = [call for call in calls if call[0] != "fsync"]
     files = [("write", name) for name in ("state.safetensors", "state.json", "config.json", "manifest.json")]
     logs = [("sync", "metrics.jsonl"), ("sync", "episodes.jsonl")]
@@ -249,8 +250,8 @@ def full(*_):
 
 
 def test_a_full_disk_is_told_in_a_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr("spo.recording.publish", full)
-    with pytest.raises(Refusal, match="cannot be written to: No space left on device"):
+    monkeypatch.setattr("spo.runs.recorder.publish", full)
+    with pytest.raises(SpoError, match="cannot be written to: No space left on device"):
         spo.train("CartPole-v1", **SHORT, out=str(tmp_path / "run"))
     status = RunDirectory(tmp_path / "run").read_status()
     assert status["state"] == "failed" and "run cannot be written to: No space left on device" in status["reason"]
@@ -259,10 +260,10 @@ def test_a_full_disk_is_told_in_a_sentence(tmp_path, monkeypatch):
 def test_a_full_disk_does_not_hide_why_a_run_ended(tmp_path, monkeypatch):
     def fail(training, row):
         monkeypatch.setattr(RunDirectory, "write_status", full)
-        monkeypatch.setattr("spo.metrics.JsonLines.close", full)
-        raise Refusal("it was the gearbox")
+        monkeypatch.setattr("spo.runs.loggers.JsonlLogger.close", full)
+        raise SpoError("it was the gearbox")
 
-    with pytest.raises(Refusal, match="it was the gearbox"):
+    with pytest.raises(SpoError, match="it was the gearbox"):
         spo.train("CartPole-v1", **SHORT, out=str(tmp_path / "run"), callback=fail)
 
 
@@ -276,8 +277,8 @@ def test_a_disk_that_fails_once_loses_nothing(tmp_path, monkeypatch):
             full()
         sync(path)
 
-    monkeypatch.setattr("spo.checkpoint.sync", fail_once)
-    with pytest.raises(Refusal, match="No space left on device"):
+    monkeypatch.setattr("spo.runs.checkpoint.sync", fail_once)
+    with pytest.raises(SpoError, match="No space left on device"):
         spo.train("CartPole-v1", **SHORT | {"checkpoint_every": 3}, out=str(tmp_path / "run"))
     assert checkpoint.newest(RunDirectory(tmp_path / "run"))[0].iteration == 3
 
@@ -285,13 +286,13 @@ def test_a_disk_that_fails_once_loses_nothing(tmp_path, monkeypatch):
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write anywhere")
 def test_a_read_only_directory_is_told(tmp_path):
     tmp_path.chmod(0o500)
-    with pytest.raises(Refusal, match="cannot be written to: Permission denied"):
+    with pytest.raises(SpoError, match="cannot be written to: Permission denied"):
         spo.train("CartPole-v1", **SHORT, out=str(tmp_path / "run"))
 
 
 def test_a_file_where_a_directory_should_be_is_told(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(Refusal, match="cannot be written to: Not a directory"):
+    with pytest.raises(SpoError, match="cannot be written to: Not a directory"):
         spo.train("CartPole-v1", **SHORT, out=str(tmp_path / "file" / "run"))
 
 

@@ -7,12 +7,12 @@ import sys
 import pytest
 
 from spo import cli
-from spo.errors import Refusal
+from spo.errors import SpoError
 from waiting import PATIENCE
 
 
 def refusal(*arguments: str) -> str:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(SpoError) as refused:
         cli.dispatch(list(arguments))
     message = str(refused.value)
     assert "\n" not in message
@@ -180,9 +180,9 @@ def test_version_and_overview(capsys):
 
 
 def test_progress_and_summary_without_a_terminal(capfd, tmp_path, monkeypatch):
-    from spo.metrics import Progress
+    from spo.runs.loggers import ProgressLogger
 
-    monkeypatch.setattr(Progress, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(ProgressLogger, "SECONDS_BETWEEN_LINES", 0.0)
     cli.dispatch([*TRAIN, "--preset", "classic", "--steps", "2100", "--out", str(tmp_path / "run")])
     printed = capfd.readouterr()
     for words in ("2,048 of 2,048 steps", "steps/s", "0:00 left", "return", "ratio deviation", "KL"):
@@ -193,11 +193,11 @@ def test_progress_and_summary_without_a_terminal(capfd, tmp_path, monkeypatch):
 
 
 def test_the_live_line_tells_a_width_that_is_adapted():
-    from spo.metrics import Progress
+    from spo.runs.loggers import ProgressLogger
 
     row = {"env_steps": 1024, "wall_time": 1.0, "ratio_deviation": 0.1, "kl": 0.01}
-    assert Progress(2048)._line(row).endswith("KL 0.01")
-    assert Progress(2048)._line(row | {"epsilon": 0.3456}).endswith("KL 0.01 · ε 0.346")
+    assert ProgressLogger(2048)._line(row).endswith("KL 0.01")
+    assert ProgressLogger(2048)._line(row | {"epsilon": 0.3456}).endswith("KL 0.01 · ε 0.346")
 
 
 def test_comparing_objectives(capfd, tmp_path):

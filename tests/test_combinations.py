@@ -12,12 +12,13 @@ import torch
 
 import spo
 from probes import CONTINUOUS, DISCRETE, ActionReward, accepts_box
-from spo.checks import HINTS
-from spo.errors import Refusal
-from spo.metrics import Progress, TensorBoard, announce
+from spo.config.sources import make_config
+from spo.config.validation import HINTS
+from spo.errors import SpoError
 from spo.objectives import INPUTS, OBJECTIVES, Objective, settings_of
-from spo.presets import make_config
-from spo.rundir import RunDirectory
+from spo.runs.console import announce
+from spo.runs.directory import RunDirectory
+from spo.runs.loggers import ProgressLogger, TensorBoardLogger
 
 DOCUMENTED = (Path(__file__).parent.parent / "docs" / "metrics.md").read_text()
 SOMETIMES = {"episodes_cut", "beta", "epsilon", "step_fraction"}
@@ -41,7 +42,7 @@ def documented_metrics() -> set[str]:
 
 def documented_tags(objective: str) -> set[str]:
     tags = set(re.findall("`((?:charts|losses)/.+?)`", DOCUMENTED))
-    return tags - {tag for name, tag in TensorBoard.FED_BACK.items() if name not in OWN.get(objective, ())}
+    return tags - {tag for name, tag in TensorBoardLogger.FED_BACK.items() if name not in OWN.get(objective, ())}
 
 
 def stops_of(objective: Objective) -> Iterator[dict[str, float]]:
@@ -59,14 +60,14 @@ def is_refused(objective: str, schedule: str, stops: dict[str, float]) -> bool:
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_every_combination_trains_or_is_refused(objective, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(Progress, "SECONDS_BETWEEN_LINES", -1.0)
+    monkeypatch.setattr(ProgressLogger, "SECONDS_BETWEEN_LINES", -1.0)
     space = CONTINUOUS if accepts_box(objective) else DISCRETE
     pairs = itertools.product(SCHEDULES, stops_of(OBJECTIVES[objective]))
     for number, (schedule, stops) in enumerate(pairs):
         settings = TINY | {"objective": objective, "lr_schedule": schedule} | stops
         if is_refused(objective, schedule, stops):
             with pytest.raises(
-                Refusal, match=r"^--(lr-schedule|target-kl) \S+ does not go with objective trpo, .+: .+"
+                SpoError, match=r"^--(lr-schedule|target-kl) \S+ does not go with objective trpo, .+: .+"
             ):
                 make_config("probe", **settings)
             continue

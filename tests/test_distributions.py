@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import distributions as td
 
-from spo.distributions import Categorical, Gaussian, distribution_for
-from spo.errors import Refusal
-from spo.seeding import generator
+from spo.errors import SpoError
+from spo.models.distributions import Categorical, Gaussian, distribution_for
+from spo.runtime.seeding import generator
 
 BOX = gym.spaces.Box(-1.0, 1.0, (3,), np.float32)
 CHOICE = gym.spaces.Discrete(4, start=10)
@@ -158,5 +158,5 @@ def test_actions_reach_the_environment_clipped_and_shifted():
 
 
 def test_unsupported_action_space_is_refused():
-    with pytest.raises(Refusal, match="Text.*accepted are Box"):
+    with pytest.raises(SpoError, match="Text.*accepted are Box"):
         distribution_for(gym.spaces.Text(3))

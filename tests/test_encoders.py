@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probes import Spaces, training
-from spo.distributions import distribution_for
-from spo.encoders import CHANNELS_FIRST, CHANNELS_LAST, Encoder, FoldedConv2d, folded
-from spo.networks import ActorCritic, TorchActor
+from spo.models.actors import TorchActor
+from spo.models.cpu_convolutions import CHANNELS_FIRST, CHANNELS_LAST, SpaceToDepthConv2d, space_to_depth
+from spo.models.distributions import distribution_for
+from spo.models.encoders import Encoder
+from spo.models.networks import ActorCritic
 from spo.spaces import ObservationLayout
 
 SMALL = {"envs": 2, "horizon": 8, "epochs": 2, "minibatches": 2}
@@ -44,13 +46,13 @@ def test_a_convolution_with_a_stride_is_one_without_on_folded_blocks(size, chann
     weight = torch.randn(3, channels, kernel, kernel, dtype=torch.float64)
     expected = F.conv2d(image, weight, stride=size)
     for order in (CHANNELS_FIRST, CHANNELS_LAST):
-        result = F.conv2d(folded(image, size, order), folded(weight, size, order))
+        result = F.conv2d(space_to_depth(image, size, order), space_to_depth(weight, size, order))
         torch.testing.assert_close(result, expected, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("shape", [(5, 20, 20), (5, 21, 20), (5, 9, 9)])
 def test_folding_a_layer_changes_neither_its_values_nor_its_gradients(shape):
-    layer = FoldedConv2d(shape[0], 6, 4, 2).double()
+    layer = SpaceToDepthConv2d(shape[0], 6, 4, 2).double()
     image = torch.randn(2, *shape, dtype=torch.float64, requires_grad=True)
     plain = F.conv2d(image, layer.weight, layer.bias, 2)
     slope = torch.randn_like(plain)
@@ -63,8 +65,10 @@ def test_folding_a_layer_changes_neither_its_values_nor_its_gradients(shape):
 
 
 def test_a_layer_is_folded_only_where_a_gradient_is_wanted(monkeypatch):
-    layer, image, folds = FoldedConv2d(5, 6, 4, 2), torch.randn(2, 5, 20, 20), []
-    monkeypatch.setattr("spo.encoders.folded", lambda *arguments: folds.append(arguments) or folded(*arguments))
+    layer, image, folds = SpaceToDepthConv2d(5, 6, 4, 2), torch.randn(2, 5, 20, 20), []
+    monkeypatch.setattr(
+        "spo.models.cpu_convolutions.folded", lambda *arguments: folds.append(arguments) or space_to_depth(*arguments)
+    )
     with torch.no_grad():
         layer(image)
     assert not folds

@@ -11,17 +11,23 @@ import torch
 from safetensors.numpy import save as tensors_to_bytes
 
 from spo import cli
-from spo.bench import toy
-from spo.bench.curves import SIGMAS, gradient_points, kl_of_ratio, objective_curve, objective_curves
-from spo.bench.figures import FIGURES
-from spo.bench.figures.fig2 import LARGEST_DRAWN, MOST_FOLLOWED, MOST_POINTS, followed, last_epoch, scattered
-from spo.bench.figures.fig3 import draw_gradients
-from spo.bench.figures.fig7 import draw_toy
-from spo.bench.figures.objectives import draw_objectives
-from spo.bench.figures.style import FORMATS, LOOKS, look_of, pyplot, save
-from spo.bench.ratios import read_ratios
-from spo.distributions import Gaussian
-from spo.errors import Refusal
+from spo.errors import SpoError
+from spo.experiments.figure_data import one_batch
+from spo.experiments.figure_data.objective_curves import (
+    SIGMAS,
+    gradient_points,
+    kl_of_ratio,
+    objective_curve,
+    objective_curves,
+)
+from spo.experiments.figure_data.recorded_ratios import read_ratios
+from spo.experiments.figures import FIGURES
+from spo.experiments.figures.fig2 import LARGEST_DRAWN, MOST_FOLLOWED, MOST_POINTS, followed, last_epoch, scattered
+from spo.experiments.figures.fig3 import draw_gradients
+from spo.experiments.figures.fig7 import draw_toy
+from spo.experiments.figures.objectives import draw_objectives
+from spo.experiments.figures.style import FORMATS, LOOKS, look_of, pyplot, save
+from spo.models.distributions import Gaussian
 from spo.objectives import OBJECTIVES
 
 
@@ -46,25 +52,26 @@ def test_every_objective_has_a_look_of_its_own():
 
 
 def test_drawing_needs_no_torch():
-    code = "import sys, spo.bench.figures, spo.bench.ratios; print('torch' in sys.modules)"
+    modules = "spo.experiments.figures, spo.experiments.figure_data.recorded_ratios"
+    code = f"import sys, {modules}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"]
 
 
 def test_an_unknown_figure():
-    with pytest.raises(Refusal, match="figure 'fig99' is unknown; accepted: objectives, fig1"):
+    with pytest.raises(SpoError, match="figure 'fig99' is unknown; accepted: objectives, fig1"):
         cli.dispatch(["figures", "fig99"])
 
 
 def test_an_argument_that_a_figure_does_not_read(tmp_path):
     for arguments in (["--runs", "a"], ["--iteration", "0"]):
-        with pytest.raises(Refusal, match=f"{arguments[0]} is not accepted: figure fig3 does not read it"):
+        with pytest.raises(SpoError, match=f"{arguments[0]} is not accepted: figure fig3 does not read it"):
             cli.dispatch(["figures", "fig3", "--out", str(tmp_path), *arguments])
 
 
 def test_a_directory_that_cannot_be_written(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(Refusal, match="--out .*file cannot be written to: "):
+    with pytest.raises(SpoError, match="--out .*file cannot be written to: "):
         cli.dispatch(["figures", "fig3", "--out", str(tmp_path / "file")])
     assert pyplot().get_fignums() == []
 
@@ -183,7 +190,7 @@ def test_a_width_that_is_adapted_is_that_of_the_iteration(tmp_path):
         if not words:
             assert read_ratios((run,), None)[0].epsilon == width
             continue
-        with pytest.raises(Refusal, match=words):
+        with pytest.raises(SpoError, match=words):
             read_ratios((run,), None)
 
 
@@ -202,9 +209,9 @@ def test_followed_samples_keep_their_ratio_and_advantage_from_epoch_to_epoch(tmp
 def test_the_authors_form_of_figure_2(runs, tmp_path):
     files = drawn_twice("fig2", tmp_path / "out", "--follow", "--runs", *runs, name="fig2-follow")
     assert max(map(len, files.values())) < 500_000 and "mean |r − 1|" in files["svg"].decode()
-    with pytest.raises(Refusal, match="ppo-clip --envs 8 .* --epochs 100 --steps 64 --record-ratios 1 and spo train"):
+    with pytest.raises(SpoError, match="ppo-clip --envs 8 .* --epochs 100 --steps 64 --record-ratios 1 and spo train"):
         cli.dispatch(["figures", "fig2", "--follow"])
-    with pytest.raises(Refusal, match="--follow is not accepted: figure fig3 does not read it"):
+    with pytest.raises(SpoError, match="--follow is not accepted: figure fig3 does not read it"):
         cli.dispatch(["figures", "fig3", "--follow"])
 
 
@@ -221,15 +228,19 @@ def test_raw_advantages_of_earlier_versions_are_read_and_named(runs, tmp_path):
 
 
 def test_missing_ratios_name_the_command_that_makes_them(runs, tmp_path):
-    with pytest.raises(Refusal, match="fig2 needs --runs.* spo train Humanoid-v4 --objective ppo-clip --record-ratios"):
+    with pytest.raises(
+        SpoError, match="fig2 needs --runs.* spo train Humanoid-v4 --objective ppo-clip --record-ratios"
+    ):
         cli.dispatch(["figures", "fig2"])
     sentence = r"ppo has no ratios of iteration 50 \(recorded: 10, 100\); spo train Humanoid-v4 --objective ppo-clip"
-    with pytest.raises(Refusal, match=f"{sentence} --record-ratios 50 makes them"):
+    with pytest.raises(SpoError, match=f"{sentence} --record-ratios 50 makes them"):
         cli.dispatch(["figures", "fig2", "--runs", *runs, "--iteration", "50"])
     none = write_run(tmp_path / "none", "spo", {})
-    with pytest.raises(Refusal, match=r"\(recorded: none\); spo train Humanoid-v4 --objective spo --record-ratios 100"):
+    with pytest.raises(
+        SpoError, match=r"\(recorded: none\); spo train Humanoid-v4 --objective spo --record-ratios 100"
+    ):
         cli.dispatch(["figures", "fig2", "--runs", str(none)])
-    with pytest.raises(Refusal, match="is not a run directory: it has no config.json"):
+    with pytest.raises(SpoError, match="is not a run directory: it has no config.json"):
         cli.dispatch(["figures", "fig2", "--runs", str(tmp_path)])
 
 
@@ -247,7 +258,7 @@ def test_missing_ratios_name_the_command_that_makes_them(runs, tmp_path):
 def test_a_file_that_holds_no_ratios(tmp_path, content, sentence):
     run = write_run(tmp_path / "run", "spo", {})
     (run / "ratios" / "7.safetensors").write_bytes(content)
-    with pytest.raises(Refusal, match=f"7.safetensors .*{sentence}"):
+    with pytest.raises(SpoError, match=f"7.safetensors .*{sentence}"):
         read_ratios((run,), 7)
 
 
@@ -280,7 +291,7 @@ def test_figure_3(tmp_path):
 
 @pytest.fixture(scope="module")
 def optimized() -> dict:
-    return toy.toy_curves(seeds=1)
+    return one_batch.toy_curves(seeds=1)
 
 
 def test_what_figure_7_shows(optimized):
@@ -298,21 +309,21 @@ def test_what_figure_7_shows(optimized):
 
 def test_a_few_samples_all_reach_their_bound():
     """Where the network can give each sample its ratio: mean|r − 1| = ε and mean(r·A) = ε·mean|A|, as A has mean 0."""
-    data = toy.toy_curves(names=("spo", "simple"), seeds=1, steps=150, samples=32)
-    best = 0.2 * toy.Problem.drawn(1, 32).advantage.abs().mean().item()
+    data = one_batch.toy_curves(names=("spo", "simple"), seeds=1, steps=150, samples=32)
+    best = 0.2 * one_batch.Problem.drawn(1, 32).advantage.abs().mean().item()
     for curves in data["curves"].values():
         assert curves["surrogate"][0][0] == pytest.approx(0, abs=1e-6) and curves["ratio_deviation"][0][0] == 0
         assert curves["surrogate"][0][-1] == pytest.approx(best, abs=2e-3)
         assert curves["ratio_deviation"][0][-1] == pytest.approx(0.2, abs=4e-3)
         assert len(curves["surrogate"][0]) == 151
-    assert data == toy.toy_curves(names=("spo", "simple"), seeds=1, steps=150, samples=32)
+    assert data == one_batch.toy_curves(names=("spo", "simple"), seeds=1, steps=150, samples=32)
 
 
 def test_the_number_of_threads_is_given_back():
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        with toy.one_thread():
+        with one_batch.one_thread():
             assert torch.get_num_threads() == 1
         assert torch.get_num_threads() == 2
     finally:
@@ -322,7 +333,7 @@ def test_the_number_of_threads_is_given_back():
 def test_figure_7(tmp_path, monkeypatch):
     curves = {"surrogate": [[0.0, 1.0], [0.0, 3.0]], "ratio_deviation": [[0.0, 0.1], [0.0, 0.2]]}
     data = {"epsilon": 0.25, "curves": {"spo": curves, "simple": curves}}
-    monkeypatch.setattr(toy, "toy_curves", lambda: data)
+    monkeypatch.setattr(one_batch, "toy_curves", lambda: data)
     drawn_twice("fig7", tmp_path)
     figure = draw_toy(data)
     surrogate, deviation = figure.axes

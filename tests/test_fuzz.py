@@ -17,10 +17,10 @@ import pytest
 import spo
 from crash import SHORT
 from spo import cli
-from spo.checks import FIELDS, RANGES, flag
-from spo.errors import Refusal, printable
-from spo.flags import parse_key_values
-from spo.presets import make_config
+from spo.config.fields import parse_key_values
+from spo.config.sources import make_config
+from spo.config.validation import FIELDS, RANGES, flag
+from spo.errors import SpoError, printable
 from waiting import PATIENCE
 
 SEED = 20261117
@@ -120,14 +120,18 @@ def shell(tmp_path, monkeypatch, finished):
     monkeypatch.chdir(deep)
     shutil.copytree(finished, "run")
     Path("file").write_text("no directory")
-    monkeypatch.setattr("spo.trainer.run_training", lambda config, make_env: make_env().close())
-    monkeypatch.setattr("spo.trainer.Training", reach)
-    monkeypatch.setattr("spo.api.evaluate_policy", lambda policy, make_env, *_: (make_env().close(), reach()))
-    monkeypatch.setattr("spo.bench.sweep.Local", reach)
-    monkeypatch.setattr("spo.bench.curves.objective_curves", lambda: {"curves": {"spo": {}}})
-    monkeypatch.setattr("spo.bench.figures.objectives.draw_objectives", lambda *_: Drawing())
-    monkeypatch.setattr("spo.bench.theory.all_findings", reach)
-    monkeypatch.setattr("spo.bench.figures.style.pyplot", lambda: types.SimpleNamespace(close=lambda figure: None))
+    monkeypatch.setattr("spo.runs.start.run_training", lambda config, make_env: make_env().close())
+    monkeypatch.setattr("spo.runs.resume.Trainer", reach)
+    monkeypatch.setattr("spo.runs.evaluate.evaluate_policy", lambda policy, make_env, *_: (make_env().close(), reach()))
+    monkeypatch.setattr("spo.experiments.run_sweep.Local", reach)
+    monkeypatch.setattr(
+        "spo.experiments.figure_data.objective_curves.objective_curves", lambda: {"curves": {"spo": {}}}
+    )
+    monkeypatch.setattr("spo.experiments.figures.objectives.draw_objectives", lambda *_: Drawing())
+    monkeypatch.setattr("spo.theory.command.all_findings", reach)
+    monkeypatch.setattr(
+        "spo.experiments.figures.style.pyplot", lambda: types.SimpleNamespace(close=lambda figure: None)
+    )
     return deep
 
 
@@ -143,7 +147,7 @@ def answer(function, *arguments, **keywords) -> str | None:
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             function(*arguments, **keywords)
-    except Refusal as refusal:
+    except SpoError as refusal:
         return str(refusal)
     except Reached:
         return None
@@ -439,17 +443,17 @@ def test_the_sentence_is_plain_on_any_terminal(encoding, is_terminal, monkeypatc
     screen.isatty = lambda: is_terminal
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stdout", screen)
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(SpoError) as refused:
         cli.dispatch(["train", "CartPole-v1", "--epsilon", "wide"])
     assert str(refused.value) == "Error parsing --epsilon: 'wide' is not a number (see spo train --help)"
-    with pytest.raises(Refusal, match="^Unrecognized options: --wings, 2 .see spo train --help.$"):
+    with pytest.raises(SpoError, match="^Unrecognized options: --wings, 2 .see spo train --help.$"):
         cli.dispatch(["train", "CartPole-v1", "--wings", "2"])
 
 
 def test_sentences_cannot_steer_a_terminal_or_fill_it():
-    assert str(Refusal("a\nb\tc \x1b[31m\x07 \udcff é 日本")) == "a b c \\x1b[31m\\x07 \\udcff é 日本"
-    long = str(Refusal("start " + "x" * 10**6 + " end"))
-    assert len(str(Refusal("\x1b" * 10**6))) < 2100
+    assert str(SpoError("a\nb\tc \x1b[31m\x07 \udcff é 日本")) == "a b c \\x1b[31m\\x07 \\udcff é 日本"
+    long = str(SpoError("start " + "x" * 10**6 + " end"))
+    assert len(str(SpoError("\x1b" * 10**6))) < 2100
     assert len(long) < 2100 and long.startswith("start x") and long.endswith("x end") and " … " in long
 
 
@@ -503,7 +507,7 @@ def test_what_is_no_literal_is_text():
 
 
 def test_a_name_that_is_too_long_holds_no_policy():
-    with pytest.raises(Refusal, match="holds no policy: there is no policy.json in it"):
+    with pytest.raises(SpoError, match="holds no policy: there is no policy.json in it"):
         spo.load("x" * 9999)
 
 
@@ -515,10 +519,10 @@ def test_the_last_of_a_doubled_flag_decides(shell):
 
 @pytest.mark.parametrize("device", ["meta", "cuda:99", "abacus", ""])
 def test_devices_that_cannot_be_had(device, tmp_path):
-    with pytest.raises(Refusal, match=f"--device {device} cannot be used here"):
+    with pytest.raises(SpoError, match=f"--device {device} cannot be used here"):
         spo.train("CartPole-v1", **SHORT, device=device, out=str(tmp_path / "run"))
 
 
 def test_a_network_that_would_not_fit(tmp_path):
-    with pytest.raises(Refusal, match="a network of 2,.* parameters is not accepted: it must have up to 134,217,728"):
+    with pytest.raises(SpoError, match="a network of 2,.* parameters is not accepted: it must have up to 134,217,728"):
         spo.train("CartPole-v1", **SHORT | {"hidden": (2**20, 2**10, 2**20)}, out=str(tmp_path / "run"))

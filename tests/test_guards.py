@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import spo
-import spo.improve
+import spo.algorithms.adam
+import spo.runs.resume
 import spo.trainer
-import spo.training
 from crash import SHORT, child, remains, start_or_resume
 from probes import Probe, training
-from spo import checkpoint
-from spo.errors import Refusal
-from spo.rundir import RunDirectory
+from spo.errors import SpoError
+from spo.runs import checkpoint
+from spo.runs.directory import RunDirectory
 from waiting import PATIENCE, children, end_of, is_alive, wait_for
 
 BAD = (float("nan"), float("inf"), float("-inf"))
@@ -29,7 +29,7 @@ class Inject:
     def __init__(self, what: str, bad: float, iteration: int, place: int):
         self.what, self.bad, self.iteration, self.place = what, bad, iteration, place
 
-    def __call__(self, training: spo.trainer.Training, row: dict) -> None:
+    def __call__(self, training: spo.runs.resume.Trainer, row: dict) -> None:
         if training.iteration == self.iteration:
             getattr(self, self.what)(training)
 
@@ -70,7 +70,7 @@ class Inject:
 
         def step(*arguments):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("spo.improve.gradient", self._poisoned(spo.improve.gradient))
+                patch.setattr("spo.algorithms.adam.gradient", self._poisoned(spo.algorithms.adam.gradient))
                 return stepper(*arguments)
 
         training.improve.epochs.step = step
@@ -112,7 +112,7 @@ def test_nothing_that_is_not_finite_is_ever_trained_on(tmp_path, amount, capsys)
         what = KINDS[number % len(KINDS)]
         at, place, bad = draw.randint(1, 5), draw.randrange(10**6), draw.choice(BAD)
         out = tmp_path / str(number)
-        with pytest.raises(Refusal) as refusal:
+        with pytest.raises(SpoError) as refusal:
             spo.train("Pendulum-v1", **SHORT, out=str(out), callback=Inject(what, bad, at, place))
         case = f"injection {number} (seed {seed}): {what} {bad} after iteration {at}: {refusal.value}"
         assert str(refusal.value).endswith(f"in iteration {at + 1}"), case
@@ -136,7 +136,7 @@ def test_a_bad_gradient_changes_nothing(what, bad, words):
     run.iterate()
     before = {name: array.copy() for name, array in checkpoint.split(run.state())[0].items()}
     Inject(what, bad, 1, 5)(run, {})
-    with pytest.raises(Refusal, match=f"training diverged: the {words} became {bad} at minibatch 1"):
+    with pytest.raises(SpoError, match=f"training diverged: the {words} became {bad} at minibatch 1"):
         run.iterate()
     after = checkpoint.split(run.state())[0]
     for name in ("parameters", "improve/epochs/first", "improve/epochs/second"):
@@ -156,14 +156,14 @@ def test_what_the_last_step_spoils_is_noticed_in_its_iteration(what):
         return row
 
     run.improve.epochs.step = step
-    with pytest.raises(Refusal, match=f"training diverged: 1 of the {what} are not finite, in iteration 1"):
+    with pytest.raises(SpoError, match=f"training diverged: 1 of the {what} are not finite, in iteration 1"):
         run.iterate()
 
 
 def test_the_statistics_of_an_iteration_are_finite(monkeypatch):
     run = training("Pendulum-v1", envs=2, horizon=16, epochs=1, minibatches=1)
-    monkeypatch.setattr("spo.improve.divergences", lambda *_: {"kl": BAD[0]})
-    with pytest.raises(Refusal, match="training diverged: the kl became nan, in iteration 1"):
+    monkeypatch.setattr("spo.algorithms.minibatch_update.divergences", lambda *_: {"kl": BAD[0]})
+    with pytest.raises(SpoError, match="training diverged: the kl became nan, in iteration 1"):
         run.iterate()
 
 
@@ -171,7 +171,7 @@ def test_a_policy_without_spread_is_not_acted_on():
     """Its actions would be finite, and their log-probabilities not."""
     run = training("Pendulum-v1", envs=2, horizon=4, minibatches=2)
     run.network.log_std.data.fill_(-np.inf)
-    with pytest.raises(Refusal, match="the output of the policy of environment 0 is not finite .-inf. at its step 0"):
+    with pytest.raises(SpoError, match="the output of the policy of environment 0 is not finite .-inf. at its step 0"):
         run.iterate()
 
 
@@ -190,14 +190,16 @@ def test_what_the_networks_say_is_checked(what):
     spoiled.settle = act.settle
     spoiled.value = lambda observation: spoilt(act.value(observation))
     run.collector.actor = spoiled
-    with pytest.raises(Refusal, match=f"the {what} of environment 1 is not finite .nan. at its step 0, in iteration 1"):
+    with pytest.raises(
+        SpoError, match=f"the {what} of environment 1 is not finite .nan. at its step 0, in iteration 1"
+    ):
         run.iterate()
 
 
 def test_no_environment_sees_an_action_that_is_not_finite():
     run = training("Pendulum-v1", envs=2, horizon=4, minibatches=2)
     Inject("action", BAD[0], 0, 1)(run, {})
-    with pytest.raises(Refusal, match="the action of environment 1 is not finite .nan. at its step 0, in iteration 1"):
+    with pytest.raises(SpoError, match="the action of environment 1 is not finite .nan. at its step 0, in iteration 1"):
         run.iterate()
 
 
@@ -227,7 +229,7 @@ class Fleeting(Probe):
     ],
 )
 def test_starts_and_ends_of_episodes_are_checked(fault, words):
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(SpoError, match=words):
         training(partial(Fleeting, fault), envs=2, horizon=4, minibatches=2).iterate()
 
 
@@ -239,7 +241,7 @@ def test_a_huge_log_ratio_does_not_overflow(objective):
         for _ in range(3):
             row, _ = run.iterate()
             assert all(np.isfinite(value) for value in row.values())
-    except Refusal as refusal:
+    except SpoError as refusal:
         assert "not finite" in str(refusal) or "training diverged" in str(refusal)
     assert run.parameters.vector.isfinite().all()
 
@@ -247,13 +249,13 @@ def test_a_huge_log_ratio_does_not_overflow(objective):
 @pytest.mark.parametrize("objective", ["spo", "simple", "ppo-clip"])
 def test_a_log_ratio_of_a_hundred_is_learned_from(objective, monkeypatch):
     """As if the old policy had all but ruled out what it did: the loss bounds the ratio, and all stays finite."""
-    make_batch = spo.training.make_batch
+    make_batch = spo.trainer.make_batch
 
     def unlikely(*arguments):
         batch = make_batch(*arguments)
         return batch | {"old_log_prob": batch["old_log_prob"] - 100}
 
-    monkeypatch.setattr("spo.training.make_batch", unlikely)
+    monkeypatch.setattr("spo.trainer.make_batch", unlikely)
     run = training("Pendulum-v1", envs=2, horizon=16, epochs=1, minibatches=1, objective=objective)
     row, _ = run.iterate()
     assert all(np.isfinite(value) for value in row.values())
@@ -374,7 +376,7 @@ def test_a_failed_run_goes_on_once_its_environment_is_well(tmp_path):
     """An environment that fails, is repaired, and is resumed: as if it had never failed."""
     settings = {"steps": 32 * 6}
     start_or_resume(tmp_path / "whole", "Pendulum-v1", settings)
-    with pytest.raises(Refusal, match="is not finite"):
+    with pytest.raises(SpoError, match="is not finite"):
         spo.train("Pendulum-v1", **SHORT | settings, out=str(tmp_path / "run"), callback=Inject("reward", BAD[0], 3, 0))
     spo.resume(tmp_path / "run", quiet=True)
     assert remains(tmp_path / "run") == remains(tmp_path / "whole")

@@ -14,23 +14,19 @@ from torch._inductor import list_options
 from torch._inductor.cpu_vec_isa import pick_vec_isa
 
 from probes import ActionReward, Counting, Spaces, accepts_box, iterate, training
-from spo.distributions import distribution_for
-from spo.errors import Refusal
-from spo.improve import AdamState, adam_step, adapted_learning_rate, divergences, explained_variance
-from spo.losses import (
-    LARGEST_LOGGED_LOG_RATIO,
-    example_batch,
-    make_batch,
-    ratio_statistics,
-    slope_statistics,
-    value_loss,
-)
-from spo.networks import ActorCritic, NumpyActor, TorchActor
+from spo.algorithms.adam import AdamState, adam_step, adapted_learning_rate
+from spo.algorithms.batch import example_batch, make_batch
+from spo.algorithms.losses import divergences, value_loss
+from spo.algorithms.metrics import LARGEST_LOGGED_LOG_RATIO, explained_variance, ratio_statistics, slope_statistics
+from spo.errors import SpoError
+from spo.models.actors import NumpyActor, TorchActor
+from spo.models.distributions import distribution_for
+from spo.models.networks import ActorCritic
 from spo.objectives import INPUTS, LARGEST_BETA, OBJECTIVES, SMALLEST_BETA, Objective
 from spo.rollout import gae
+from spo.runtime.torch_tuning import ON_CPU, compiled, threads_worth
 from spo.spaces import ObservationLayout
-from spo.speed import ON_CPU, compiled, threads_worth
-from spo.training import Training
+from spo.trainer import Trainer
 
 TASKS = {"discrete": "CartPole-v1", "continuous": "Pendulum-v1"}
 PAIRS = [(name, space) for space in TASKS for name in OBJECTIVES if space == "discrete" or accepts_box(name)]
@@ -52,7 +48,7 @@ def test_the_clip_fraction_is_that_of_stable_baselines3():
     assert stats["clip_fraction"] == pytest.approx(fraction, abs=2.5 / 384)  # two samples may lie on the bound itself
 
 
-def both_updated(env: str, learning_rate: float) -> tuple[PPO, Training, dict[str, float]]:
+def both_updated(env: str, learning_rate: float) -> tuple[PPO, Trainer, dict[str, float]]:
     """Stable-Baselines3 and this trainer after the same update, and what this one says of it."""
     theirs = PPO(
         "MlpPolicy",
@@ -225,7 +221,7 @@ def test_a_poisoned_batch_stops_the_run_before_it_trains(field):
     batch[field] = batch[field].clone()
     batch[field].view(-1)[5] = float("nan")
     before = run.parameters.vector.clone()
-    with pytest.raises(Refusal, match="training diverged: the .* became nan at minibatch 1"):
+    with pytest.raises(SpoError, match="training diverged: the .* became nan at minibatch 1"):
         run.improve(batch, 1e-3)
     assert torch.equal(run.parameters.vector, before)
 
@@ -313,7 +309,7 @@ def batch_of(run):
 def test_only_what_an_objective_asks_for_is_computed(monkeypatch):
     """SPO pays for no KL, and only the reflective objective for successors."""
     asked = []
-    monkeypatch.setattr("spo.distributions.Categorical.kl", lambda *_: asked.append("kl") or torch.zeros(128))
+    monkeypatch.setattr("spo.models.distributions.Categorical.kl", lambda *_: asked.append("kl") or torch.zeros(128))
     for name, objective in OBJECTIVES.items():
         run = training("CartPole-v1", objective=name, envs=4, horizon=32, minibatches=1)
         _, batch = batch_of(run)

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from spo import libraries
-from spo.recording import machine
+from spo.runs.record import machine
+from spo.runtime import library_env
 
 MEASURED = """
 import resource, sys
@@ -25,8 +25,8 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 @pytest.mark.parametrize("has_avx512", [True, False])
 def test_the_settings_are_made_and_those_of_the_user_are_left_alone(monkeypatch, has_avx512):
     monkeypatch.setattr(os, "environ", {"GOMP_SPINCOUNT": "7"})
-    monkeypatch.setattr(libraries, "_has_avx512", lambda: has_avx512)
-    libraries.prepare()
+    monkeypatch.setattr(library_env, "_has_avx512", lambda: has_avx512)
+    library_env.prepare()
     assert os.environ["GOMP_SPINCOUNT"] == "7" and os.environ["OPENBLAS_NUM_THREADS"] == "1"
     assert os.environ.get("OPENBLAS_CORETYPE") == ("Haswell" if has_avx512 else None)
 
@@ -39,7 +39,9 @@ def test_the_command_line_makes_them_before_numpy_is_imported():
 
 
 def test_they_can_be_made_as_the_documentation_says():
-    code = "import sys, spo; spo.libraries.prepare(); print({'numpy', 'torch', 'gymnasium'} & set(sys.modules))"
+    code = (
+        "import sys, spo; spo.runtime.library_env.prepare(); print({'numpy', 'torch', 'gymnasium'} & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 

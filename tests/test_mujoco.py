@@ -9,12 +9,12 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from spo.envs import mujoco, simulations
-from spo.envs.in_process import InProcess
-from spo.envs.making import EnvMaker
-from spo.envs.mujoco import TASKS
-from spo.envs.simulations import Loop, Pool
-from spo.errors import Refusal
+from spo.envs import mujoco_physics, mujoco_tasks
+from spo.envs.make import EnvMaker
+from spo.envs.mujoco_physics import Loop, Pool
+from spo.envs.mujoco_tasks import TASKS
+from spo.envs.sync import SyncVecEnv
+from spo.errors import SpoError
 from waiting import PATIENCE, wait_for
 
 ENVS, LIMIT, STEPS = 3, 24, 120
@@ -22,17 +22,17 @@ TASKS_OF_THIS_PROCESS = Path("/proc/self/task")
 ENDLESS = {"HalfCheetah", "HumanoidStandup", "Swimmer"}
 
 
-def made(env: str, threads: int = 1, **env_arg) -> InProcess:
-    return InProcess(EnvMaker(env, env_arg), range(ENVS), seed=1, threads=threads)
+def made(env: str, threads: int = 1, **env_arg) -> SyncVecEnv:
+    return SyncVecEnv(EnvMaker(env, env_arg), range(ENVS), seed=1, threads=threads)
 
 
-def one_by_one(env: str, **env_arg) -> InProcess:
+def one_by_one(env: str, **env_arg) -> SyncVecEnv:
     envs = made(env, **env_arg)
     envs.task = None
     return envs
 
 
-def actions(envs: InProcess, steps: int = STEPS) -> np.ndarray:
+def actions(envs: SyncVecEnv, steps: int = STEPS) -> np.ndarray:
     space = envs.action_space
     drawn = np.random.default_rng(0).normal(scale=space.high, size=(steps, ENVS, *space.shape))
     return np.clip(drawn, space.low, space.high).astype(np.float32)
@@ -49,7 +49,7 @@ def test_a_task_stepped_together_gives_the_bits_of_gymnasium(name, version, thre
     together.close()
 
 
-def compare(together: InProcess, alone: InProcess, is_endless: bool) -> None:
+def compare(together: SyncVecEnv, alone: SyncVecEnv, is_endless: bool) -> None:
     np.testing.assert_array_equal(together.reset(), alone.reset())
     terminated = truncated = 0
     for action in actions(together):
@@ -135,7 +135,7 @@ def test_whatever_is_not_as_gymnasium_makes_it_steps_by_itself(env, env_arg):
 
 def test_environments_that_differ_step_by_themselves():
     lengths = iter((10, 20, 30))
-    envs = InProcess(lambda: gym.make("Hopper-v4", max_episode_steps=next(lengths)), range(ENVS), seed=1)
+    envs = SyncVecEnv(lambda: gym.make("Hopper-v4", max_episode_steps=next(lengths)), range(ENVS), seed=1)
     assert envs.task is None
 
 
@@ -155,7 +155,7 @@ def test_a_simulation_that_fails_is_one_sentence(env, monkeypatch):
         raise RuntimeError("out of memory")
 
     monkeypatch.setattr(envs.task.simulations, "advance", broken)
-    with pytest.raises(Refusal, match="environment 0 or one after it raised RuntimeError: out of memory"):
+    with pytest.raises(SpoError, match="environment 0 or one after it raised RuntimeError: out of memory"):
         envs.step(actions(envs)[0])
 
 
@@ -166,7 +166,7 @@ def test_what_fails_in_a_helping_thread_is_told():
         has_worked.set()
         raise RuntimeError("out of memory")
 
-    helper = simulations.Helper(fail)
+    helper = mujoco_physics.Helper(fail)
     helper.begin(iter([1]))
     with pytest.raises(RuntimeError, match="out of memory"):
         helper.end()
@@ -212,5 +212,5 @@ def test_mujoco_does_not_time_its_parts():
 def test_the_bits_are_compared_before_the_first_episode_begins(monkeypatch):
     """Which starts as if nothing had been stepped."""
     checked = made("Walker2d-v5").reset()
-    monkeypatch.setattr(mujoco, "STEPS_TO_TRUST", 1)
+    monkeypatch.setattr(mujoco_tasks, "STEPS_TO_TRUST", 1)
     np.testing.assert_array_equal(made("Walker2d-v5").reset(), checked)

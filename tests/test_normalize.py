@@ -4,7 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from spo.normalize import ObservationNormalizer, RewardNormalizer, RunningMoments
+from spo.models.normalization import ObservationNormalizer, RewardNormalizer, RunningMoments
 
 
 def test_moments_of_a_stream_equal_numpy():

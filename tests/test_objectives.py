@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from spo import objectives
-from spo.losses import LARGEST_LOG_RATIO, bounded
+from spo.algorithms.losses import LARGEST_LOG_RATIO, bounded
 
 positive = st.floats(0.01, 10)
 advantages = st.one_of(positive, positive.map(lambda x: -x))

@@ -9,8 +9,8 @@ import torch
 
 import spo
 from probes import iterate, training
-from spo.errors import Refusal
-from spo.presets import make_config
+from spo.config.sources import make_config
+from spo.errors import SpoError
 
 
 def cautious(ratio, advantage, kl, *, width=0.5, epsilon=0.3):
@@ -78,7 +78,7 @@ def test_a_function_of_ones_own_trains():
 def test_probabilities_are_not_densities(tmp_path):
     """DRPO is refused for Box actions before anything is written; a function of one's own may know what it does."""
     settings = {"objective": "drpo", "out": str(tmp_path / "run"), "steps": 2048}
-    with pytest.raises(Refusal, match="--objective drpo is not accepted for Box actions: .* a density has no scale; "):
+    with pytest.raises(SpoError, match="--objective drpo is not accepted for Box actions: .* a density has no scale; "):
         spo.train("Pendulum-v1", **settings)
     assert list(tmp_path.iterdir()) == []
     assert iterate(training("CartPole-v1", objective="drpo"), 1)[0]["kl"] > 0
@@ -97,7 +97,7 @@ CONFIG_FAULTS = {
 
 @pytest.mark.parametrize("name", CONFIG_FAULTS)
 def test_a_wrong_signature(name):
-    with pytest.raises(Refusal, match=f"--objective my_objectives:{name} {CONFIG_FAULTS[name]}"):
+    with pytest.raises(SpoError, match=f"--objective my_objectives:{name} {CONFIG_FAULTS[name]}"):
         make_config("CartPole-v1", objective=f"my_objectives:{name}")
 
 
@@ -112,23 +112,23 @@ RESULT_FAULTS = {
 
 @pytest.mark.parametrize("name", RESULT_FAULTS)
 def test_a_wrong_result(name):
-    with pytest.raises(Refusal, match=f"--objective my_objectives:{name} {RESULT_FAULTS[name]}"):
+    with pytest.raises(SpoError, match=f"--objective my_objectives:{name} {RESULT_FAULTS[name]}"):
         training("CartPole-v1", objective=f"my_objectives:{name}")
 
 
 def test_a_module_that_is_not_there():
-    with pytest.raises(Refusal, match="--objective nowhere:f cannot be imported: ModuleNotFoundError"):
+    with pytest.raises(SpoError, match="--objective nowhere:f cannot be imported: ModuleNotFoundError"):
         make_config("CartPole-v1", objective="nowhere:f")
 
 
 def test_a_setting_that_the_objective_does_not_have():
-    with pytest.raises(Refusal, match="--beta does not belong to objective spo; its settings: --epsilon"):
+    with pytest.raises(SpoError, match="--beta does not belong to objective spo; its settings: --epsilon"):
         make_config("CartPole-v1", beta=2.0)
-    with pytest.raises(Refusal, match="--epsilon does not belong to objective tr-ppo; its settings: --delta"):
+    with pytest.raises(SpoError, match="--epsilon does not belong to objective tr-ppo; its settings: --delta"):
         make_config("CartPole-v1", objective="tr-ppo", epsilon=0.1)
-    with pytest.raises(Refusal, match="--objective-arg width=1.0 does not belong to objective spo"):
+    with pytest.raises(SpoError, match="--objective-arg width=1.0 does not belong to objective spo"):
         make_config("CartPole-v1", objective_arg={"width": 1.0})
-    with pytest.raises(Refusal, match="--objective-arg width=far is not accepted: it must be a number"):
+    with pytest.raises(SpoError, match="--objective-arg width=far is not accepted: it must be a number"):
         make_config("CartPole-v1", objective="my_objectives:cautious", objective_arg={"width": "far"})
 
 
@@ -165,12 +165,12 @@ def test_a_setting_that_the_objective_does_not_have():
 )
 def test_a_setting_out_of_its_range(objective, setting, bad):
     flag = setting.replace("_", "-")
-    with pytest.raises(Refusal, match=f"--{flag} {bad} is not accepted: it must be a"):
+    with pytest.raises(SpoError, match=f"--{flag} {bad} is not accepted: it must be a"):
         make_config("CartPole-v1", objective=objective, **{setting: bad})
 
 
 def test_a_width_starts_within_its_bounds():
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(SpoError) as refusal:
         make_config("CartPole-v1", objective="spo-adaptive", epsilon_min=0.3)
     bounds = "a number from 0.3 (--epsilon-min) to 0.99 (--epsilon-max)"
     assert str(refusal.value) == f"--epsilon 0.2 is not accepted: it must be {bounds}"

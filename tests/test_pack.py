@@ -16,14 +16,15 @@ from hypothesis import strategies as st
 
 from crash import DiskFullAt
 from spo import cli
-from spo.bench.figures import training
-from spo.bench.history import BINS, CURVES, SUMMARY, History, filled, from_files, from_rows, packed
-from spo.bench.pack import STAGING, pack
-from spo.bench.report import make_report
-from spo.bench.results import Results
-from spo.bench.suites import Cell, Sweep
-from spo.errors import Refusal
-from spo.rundir import RunDirectory
+from spo.errors import SpoError
+from spo.experiments.figures import learning_curves
+from spo.experiments.history import BINS, CURVES, SUMMARY, History, filled, from_files, from_rows, packed
+from spo.experiments.pack import STAGING, pack
+from spo.experiments.plan import Cell
+from spo.experiments.report.page import make_report
+from spo.experiments.results import Results
+from spo.experiments.sweep import Sweep
+from spo.runs.directory import RunDirectory
 from sweep_fixtures import write_sweep
 from sweeps import make_plan, make_sweep, write_run
 
@@ -109,7 +110,7 @@ def test_numbers_are_kept_exactly_and_curves_to_four_digits(tmp_path, count):
             np.testing.assert_allclose(kept[key], values, rtol=DIGITS, atol=0)
     assert np.isnan(history.metrics["epsilon"]["mean"][:210]).all() and history.metric_curve("epsilon", 100)[0] > 0.2
     assert packed(again) == packed(history)  # packed twice is packed once
-    with pytest.raises(Refusal, match="has no return over the last 0.5 of the steps"):
+    with pytest.raises(SpoError, match="has no return over the last 0.5 of the steps"):
         again.summary(0.5)
 
 
@@ -163,7 +164,9 @@ def test_a_report_says_what_it_was_read_from(table1, tmp_path):
 
 
 def test_a_figure_says_what_it_was_read_from(table1, tmp_path):
-    notes = {name: training.training_curves(results, has_deviations=True).note for name, results in table1.items()}
+    notes = {
+        name: learning_curves.training_curves(results, has_deviations=True).note for name, results in table1.items()
+    }
     assert notes["whole"].endswith(" · from all rows") and notes["rows"] == notes["whole"]
     assert notes["small"].endswith(" · from packed curves (500 bins, 4 digits)")
     assert notes["small"].rpartition(" · ")[0] == notes["whole"].rpartition(" · ")[0]
@@ -219,7 +222,7 @@ def test_a_pack_grows_by_sweeps_of_other_tasks(sweep, tmp_path):
 
 
 def refused(words: str, *arguments: object) -> None:
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(SpoError) as refusal:
         cli.dispatch(["pack", *map(str, arguments)])
     assert words in str(refusal.value) and "\n" not in str(refusal.value)
 
@@ -277,7 +280,7 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch, is_new):
         try:
             pack(sweep.path, target, is_new)
             break
-        except Refusal as refusal:
+        except SpoError as refusal:
             assert str(refusal).endswith(f"{target} cannot be written to: No space left on device")
         finally:
             io.open = opened
@@ -296,7 +299,9 @@ def test_a_pack_that_was_killed_is_packed_again(sweep, tmp_path, monkeypatch):
 
         def killed(path: Path, place: Path) -> None:
             if len(moved) == 3:
-                patched.setattr("spo.bench.pack.shutil.rmtree", lambda *_, **__: None)  # as when the process is gone
+                patched.setattr(
+                    "spo.experiments.pack.shutil.rmtree", lambda *_, **__: None
+                )  # as when the process is gone
                 raise KeyboardInterrupt
             moved.append(rename(path, place))
 

@@ -19,16 +19,17 @@ import numpy as np
 import pytest
 
 from spo import cli
-from spo.bench import statistics
-from spo.bench.aggregates import compared
-from spo.bench.agreement import comparisons, pairs
-from spo.bench.commands import sweep_command
-from spo.bench.figures.style import looks_of, told_apart
-from spo.bench.report import POLICY, make_report, page
-from spo.bench.report.markup import element, join, short, signed
-from spo.bench.results import Results
-from spo.bench.suites import Cell, Sweep, narrowed, read_suite
-from spo.errors import Refusal
+from spo.errors import SpoError
+from spo.experiments import statistics
+from spo.experiments.agreement import comparisons, pairs
+from spo.experiments.command_lines import sweep_command
+from spo.experiments.figures.style import looks_of, told_apart
+from spo.experiments.plan import Cell, narrowed, read_suite
+from spo.experiments.report.markup import element, join, short, signed
+from spo.experiments.report.page import POLICY, make_report, page
+from spo.experiments.results import Results
+from spo.experiments.scores import compared
+from spo.experiments.sweep import Sweep
 from sweeps import VERSIONS, deviation, level, make_plan, make_sweep, scores_by_hand, write_run
 from waiting import PATIENCE
 
@@ -87,7 +88,7 @@ class Page(HTMLParser):
 
 def report_of(sweep: Sweep) -> str:
     """The page of a sweep but for its curves, which take the longest to draw."""
-    with patch("spo.bench.report.outcomes.draw_panel", return_value="<svg/>"):
+    with patch("spo.experiments.report.outcomes.draw_panel", return_value="<svg/>"):
         return page(Results(sweep))
 
 
@@ -504,7 +505,7 @@ def test_the_same_directory_gives_the_same_bytes(tmp_path):
 
 
 def test_reading_and_reporting_needs_no_torch():
-    code = "import sys, spo.bench.report; print('torch' in sys.modules)"
+    code = "import sys, spo.experiments.report.page; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"]
 
@@ -545,7 +546,7 @@ def test_the_command_of_a_comparison():
 
 
 def refusal(*arguments: str) -> str:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(SpoError) as refused:
         cli.dispatch(["report", *arguments])
     assert "\n" not in str(refused.value)
     return str(refused.value)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from spo import cli
-from spo.bench.ratios import read_ratios
-from spo.bench.report import make_report
-from spo.bench.results import Results
-from spo.bench.suites import Sweep
-from spo.rundir import RunDirectory
+from spo.experiments.figure_data.recorded_ratios import read_ratios
+from spo.experiments.report.page import make_report
+from spo.experiments.results import Results
+from spo.experiments.sweep import Sweep
+from spo.runs.directory import RunDirectory
 
 PUBLISHED = Path(__file__).parent.parent / "results" / "table1-1M"
 TASKS = ("Hopper-v4", "HalfCheetah-v4", "Humanoid-v4")

@@ -16,11 +16,12 @@ import pytest
 import spo
 from crash import SHORT, KillAt, bits, child, killed_after, remains, start_or_resume, timeless
 from probes import Catch, EndlessReward, Lives, Masked, Probe, accepts_box, training
-from spo import checkpoint
-from spo.envs.envpool import EnvPool
-from spo.errors import Refusal
-from spo.rundir import RunDirectory
-from spo.training import Training
+from spo.envs.envpool import EnvPoolVecEnv
+from spo.errors import SpoError
+from spo.runs import checkpoint
+from spo.runs.directory import RunDirectory
+from spo.runtime import files
+from spo.trainer import Trainer
 from waiting import PATIENCE
 
 needs_envpool = pytest.mark.skipif(find_spec("envpool") is None, reason="needs the extra envpool")
@@ -171,7 +172,7 @@ def test_atari_is_replayed_across_lives(tmp_path):
 
 @needs_envpool
 def test_a_pool_that_starts_differently_is_told():
-    pool = EnvPool("CartPole-v1", 2, seed=1, threads=1, env_arg={})
+    pool = EnvPoolVecEnv("CartPole-v1", 2, seed=1, threads=1, env_arg={})
     pool.reset()
     state = pool.state()
     assert pool.restore(state) == {}
@@ -260,7 +261,7 @@ def test_a_finished_run_is_left_alone_and_can_be_lengthened(tmp_path, capsys):
     assert [row["iteration"] for row in rows] == list(range(1, 13))
     assert rows[8]["learning_rate"] == pytest.approx(rows[0]["learning_rate"] * 4 / 12)
     assert RunDirectory(run.directory).read_config()["lengthened"] == [{"iteration": 8, "from": 256, "to": 384}]
-    with pytest.raises(Refusal, match="--steps 384 is not accepted: this run has made 384 steps already"):
+    with pytest.raises(SpoError, match="--steps 384 is not accepted: this run has made 384 steps already"):
         spo.resume(run.directory, steps=384)
 
 
@@ -300,21 +301,21 @@ def steps_of(tag: str, events: list) -> list[int]:
 
 def edited(run, **resolved):
     """config.json with another path, resealed as if it had been recorded."""
-    record = checkpoint.unsealed(run.config.read_bytes())
+    record = files.unsealed(run.config.read_bytes())
     record["resolved"] |= resolved
-    run.config.write_bytes(checkpoint.canonical(checkpoint.sealed(record)))
+    run.config.write_bytes(checkpoint.canonical(files.sealed(record)))
 
 
 def test_a_path_that_cannot_be_had_is_named(tmp_path, monkeypatch):
     stopped(tmp_path / "run", "CartPole-v1", {}, after=2)
     run = RunDirectory(tmp_path / "run")
     edited(run, threads=4096)
-    with pytest.raises(Refusal, match="--threads 4096 is not accepted"):
+    with pytest.raises(SpoError, match="--threads 4096 is not accepted"):
         spo.resume(run.path)
     edited(run, threads=1, update="compiled")
     monkeypatch.setenv("CXX", "/nonexistent")
     monkeypatch.setattr("torch.compile", lambda *_, **__: (_ for _ in ()).throw(RuntimeError("no compiler")))
-    with pytest.raises(Refusal, match="update was compiled, which cannot be had here .*no compiler"):
+    with pytest.raises(SpoError, match="update was compiled, which cannot be had here .*no compiler"):
         spo.resume(run.path)
 
 
@@ -342,11 +343,11 @@ def test_a_run_that_an_earlier_version_recorded_is_resumed(tmp_path):
 
 def as_before(run):
     """Rewrites config.json, and the copies in checkpoints, as earlier versions wrote it."""
-    record = checkpoint.unsealed(run.config.read_bytes())
+    record = files.unsealed(run.config.read_bytes())
     del record["settings"]["atari_wrappers"]
     for part in ("settings", "resolved"):
         record[part]["seam_every"] = record[part].pop("rebuild_every")
-    run.config.write_bytes(checkpoint.canonical(checkpoint.sealed(record)))
+    run.config.write_bytes(checkpoint.canonical(files.sealed(record)))
 
 
 def test_a_run_killed_while_it_compiles_is_resumed(tmp_path, monkeypatch):
@@ -356,7 +357,7 @@ def test_a_run_killed_while_it_compiles_is_resumed(tmp_path, monkeypatch):
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(Training, "choose_update_path", die)
+        patch.setattr(Trainer, "choose_update_path", die)
         spo.train("CartPole-v1", **SHORT, out=str(tmp_path / "run"))
     spo.resume(tmp_path / "run", quiet=True)
     assert remains(tmp_path / "run") == expected
@@ -373,7 +374,7 @@ def test_the_run_that_another_began_from_is_not_needed_again(tmp_path):
 @pytest.mark.parametrize("what, name", [("versions", "torch"), ("machine", "processor")])
 def test_other_surroundings_are_told_and_marked_for_good(what, name, tmp_path, monkeypatch, capsys):
     stopped(tmp_path / "run", "CartPole-v1", {}, after=2)
-    monkeypatch.setattr(f"spo.trainer.{what}", lambda: {name: "9.9"})
+    monkeypatch.setattr(f"spo.runs.resume.{what}", lambda: {name: "9.9"})
     spo.resume(tmp_path / "run", quiet=True, callback=lambda training, row: training.iteration < 4)
     assert f"{name} was" in (told := capsys.readouterr().err) and "and is 9.9" in told
     monkeypatch.undo()
@@ -386,25 +387,25 @@ def test_nothing_that_a_file_names_is_imported(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text("def f(ratio, advantage):\n    return ratio * advantage\n")
     monkeypatch.syspath_prepend(tmp_path)
     stopped(tmp_path / "run", "CartPole-v1", {"objective": "mine:f"}, after=2)
-    with pytest.raises(Refusal, match="repeat --objective mine:f to import it"):
+    with pytest.raises(SpoError, match="repeat --objective mine:f to import it"):
         spo.resume(tmp_path / "run")
-    with pytest.raises(Refusal, match="--objective spo is not this run's: it has mine:f"):
+    with pytest.raises(SpoError, match="--objective spo is not this run's: it has mine:f"):
         spo.resume(tmp_path / "run", objective="spo")
     assert spo.resume(tmp_path / "run", objective="mine:f", quiet=True).summary["env_steps"] == 256
 
 
 def test_a_callable_must_be_given_again(tmp_path):
     stopped(tmp_path / "run", Catch, {}, after=2)
-    with pytest.raises(Refusal, match="was made by probes.Catch: pass it as spo.resume"):
+    with pytest.raises(SpoError, match="was made by probes.Catch: pass it as spo.resume"):
         spo.resume(tmp_path / "run")
-    with pytest.raises(Refusal, match="--env probes.Masked is not this run's: it has probes.Catch"):
+    with pytest.raises(SpoError, match="--env probes.Masked is not this run's: it has probes.Catch"):
         spo.resume(tmp_path / "run", env=Masked)
 
 
 def test_two_processes_never_share_a_run(tmp_path):
     stopped(tmp_path / "run", "CartPole-v1", {}, after=2)
     run = RunDirectory(tmp_path / "run")
-    with run.locked(), pytest.raises(Refusal, match="is in use by process [0-9]+ on "):
+    with run.locked(), pytest.raises(SpoError, match="is in use by process [0-9]+ on "):
         spo.resume(run.path)
     spo.resume(run.path, quiet=True)
 
@@ -419,7 +420,7 @@ def test_a_directory_that_was_used_meanwhile_is_left_alone(tmp_path, monkeypatch
         return locked(run)
 
     monkeypatch.setattr(RunDirectory, "locked", late)
-    with pytest.raises(Refusal, match="already holds a run"):
+    with pytest.raises(SpoError, match="already holds a run"):
         spo.train("CartPole-v1", **SHORT, out=str(tmp_path / "run"))
 
 

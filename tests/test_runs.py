@@ -13,10 +13,11 @@ import pytest
 import torch
 
 import spo
-import spo.metrics
+import spo.runs.loggers
 from probes import ActionReward, EndlessReward, iterate, training
-from spo.errors import Refusal
-from spo.rundir import FORMER_NAMES, RunDirectory, summarize
+from spo.errors import SpoError
+from spo.runs.directory import FORMER_NAMES, RunDirectory
+from spo.runs.summary import summarize
 from test_learning import SETTINGS
 
 TIMES = ("wall_time", "steps_per_second")
@@ -96,7 +97,7 @@ def test_tensorboard_calls_each_number_what_others_call_it(tmp_path):
 
     directory = RunDirectory(tmp_path)
     directory.config.write_text("{}")
-    sink, row = spo.metrics.TensorBoard(directory), {"env_steps": 7, "wall_time": 1.0}
+    sink, row = spo.runs.loggers.TensorBoardLogger(directory), {"env_steps": 7, "wall_time": 1.0}
     row |= {name: float(number) for number, name in enumerate(METRICS) if name not in row}
     sink.write(row, [])
     sink.close()
@@ -130,8 +131,8 @@ def test_a_run_of_an_earlier_version_goes_on_under_todays_names(tmp_path, monkey
     former = {today: name for name, today in FORMER_NAMES.items()}
     settings = {"preset": "classic", "steps": 64, "envs": 2, "horizon": 16, "tensorboard": True, "quiet": True}
     with monkeypatch.context() as earlier:
-        line = spo.metrics._line
-        earlier.setattr(spo.metrics, "_line", lambda row: line({former.get(key, key): row[key] for key in row}))
+        line = spo.runs.loggers._line
+        earlier.setattr(spo.runs.loggers, "_line", lambda row: line({former.get(key, key): row[key] for key in row}))
         spo.train(ActionReward, **settings, out=str(tmp_path / "run"))
     directory = RunDirectory(tmp_path / "run")
     assert "ratio_max" in json.loads(directory.metrics.read_text().splitlines()[0])
@@ -200,7 +201,7 @@ def test_a_damaged_policy_is_refused(run, tmp_path, damage):
         spec["hidden"] = [10**9, 10**9]
     tensors.write_bytes(bytes(content))
     described.write_text("{" if damage == "json" else json.dumps(spec))
-    with pytest.raises(Refusal, match="damaged"):
+    with pytest.raises(SpoError, match="damaged"):
         spo.load(tmp_path)
 
 
@@ -217,7 +218,7 @@ def test_training_goes_on_from_another_run(run, tmp_path):
     before, after = run.policy, seen[0].policy
     assert np.allclose(after.network.actor[0].weight, before.network.actor[0].weight, atol=1e-6)
     assert after.normalizer.moments.count > before.normalizer.moments.count
-    with pytest.raises(Refusal, match="--init-from .* of another shape"):
+    with pytest.raises(SpoError, match="--init-from .* of another shape"):
         spo.train("CartPole-v1", init_from=str(run.directory), hidden=(8,), out=str(tmp_path / "no"), **settings)
 
 
@@ -245,7 +246,7 @@ def test_a_callable_makes_the_environment(tmp_path):
 def test_an_id_that_names_a_module_is_imported_only_when_the_user_repeats_it(tmp_path):
     gym.register("probes/Action-v0", entry_point="probes:ActionReward", max_episode_steps=5)
     result = spo.train("probes:probes/Action-v0", preset="classic", steps="1100", quiet=True, out=str(tmp_path / "run"))
-    with pytest.raises(Refusal, match="names a module to import; repeat it with --env"):
+    with pytest.raises(SpoError, match="names a module to import; repeat it with --env"):
         spo.evaluate(result.directory)
     assert spo.evaluate(result.directory, "probes:probes/Action-v0", episodes=1).lengths == [1]
 
@@ -255,7 +256,7 @@ def test_a_failed_run_says_why(tmp_path):
         def step(self, action):
             raise ValueError("no such gear")
 
-    with pytest.raises(Refusal, match="no such gear"):
+    with pytest.raises(SpoError, match="no such gear"):
         spo.train(Broken, preset="classic", steps="1100", quiet=True, out=str(tmp_path / "run"))
     status = json.loads((tmp_path / "run/status.json").read_text())
     assert status["state"] == "failed" and "environment 0 raised ValueError: no such gear" in status["reason"]
@@ -271,7 +272,7 @@ def test_an_environment_that_fails_in_evaluation_is_told(run):
         def step(self, action):
             raise OSError("no screen")
 
-    with pytest.raises(Refusal, match="the environment raised OSError in an evaluation: no screen"):
+    with pytest.raises(SpoError, match="the environment raised OSError in an evaluation: no screen"):
         spo.evaluate(run.directory, Broken)
 
 
@@ -296,7 +297,7 @@ def test_the_return_over_the_last_tenth():
 
 
 def test_the_authors_behaviour_is_four_things(tmp_path):
-    from spo.presets import make_config
+    from spo.config.sources import make_config
 
     plain, paper = make_config("Hopper-v4"), make_config("Hopper-v4", paper=True)
     changed = {name for name in vars(plain) if getattr(plain, name) != getattr(paper, name)}
@@ -391,7 +392,7 @@ def test_a_width_that_is_adapted_is_told_everywhere(tmp_path):
     """Row, TensorBoard and recorded ratios have the width of the iteration, config.json the one at the start."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    from spo.bench.ratios import read_ratios
+    from spo.experiments.figure_data.recorded_ratios import read_ratios
 
     settings = {"preset": "classic", "steps": "4k", "objective": "spo-adaptive", "record_ratios": (2,), "quiet": True}
     run = RunDirectory(spo.train("CartPole-v1", **settings, tensorboard=True, out=str(tmp_path / "run")).directory)

@@ -15,8 +15,8 @@ import pytest
 import spo
 from crash import SHORT, child, remains, start_or_resume
 from probes import Busy
-from spo.interrupts import HANDLED
-from spo.rundir import RunDirectory
+from spo.runs.directory import RunDirectory
+from spo.runtime.signals import HANDLED
 from waiting import PATIENCE, children, end_of, seconds_of_work, wait_for
 
 LONG = {"steps": 32 * 4000, "checkpoint_every": 0}

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rliable import library, metrics
 
-from spo.bench.statistics import (
+from spo.errors import SpoError
+from spo.experiments.statistics import (
     AGGREGATES,
     RESAMPLES,
     Bounds,
@@ -29,7 +30,6 @@ from spo.bench.statistics import (
     share_above,
     training_bounds,
 )
-from spo.errors import Refusal
 
 RLIABLE = {
     "median": metrics.aggregate_median,
@@ -321,11 +321,11 @@ def test_normalised_scores():
     ],
 )
 def test_what_is_refused(refused, message):
-    with pytest.raises(Refusal, match=message):
+    with pytest.raises(SpoError, match=message):
         refused()
 
 
 def test_numpy_is_all_it_takes():
-    code = "import sys, spo.bench.statistics; print(*{'torch', 'scipy', 'pandas', 'rliable'} & set(sys.modules))"
+    code = "import sys, spo.experiments.statistics; print(*{'torch', 'scipy', 'pandas', 'rliable'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

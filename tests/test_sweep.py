@@ -14,14 +14,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spo.bench import execute
-from spo.bench.compare import plan_of
-from spo.bench.results import Entry, Results
-from spo.bench.suites import Cell, Plan, Sweep, narrowed, read_suite, safe, suite_names
-from spo.bench.sweep import bench, check_settings, left_to_do, result_table
-from spo.errors import Refusal
-from spo.presets import make_config
-from spo.recording import read_record
+from spo.config.sources import make_config
+from spo.errors import SpoError
+from spo.experiments.compare import plan_of
+from spo.experiments.console import result_table
+from spo.experiments.executors import local
+from spo.experiments.plan import Cell, Plan, narrowed, read_suite, safe, suite_names
+from spo.experiments.results import Entry, Results
+from spo.experiments.run_sweep import bench, check_settings, left_to_do
+from spo.experiments.sweep import Sweep
+from spo.runs.record import read_record
 from waiting import PATIENCE, children, wait_for
 
 TINY = {"envs": 2, "horizon": 16, "epochs": 2, "minibatches": 2, "hidden": [8], "critic_hidden": [8], "compile": "off"}
@@ -62,11 +64,11 @@ def test_table1_is_the_papers():
 def test_a_worker_hears_no_ctrl_c_but_is_as_nice_as_its_sweep(tmp_path, monkeypatch):
     """Ctrl-C goes to a process group; Linux shares the cores between sessions, whatever the niceness inside them."""
     code = "import os; print(os.getpgid(0) == os.getpid(), os.getsid(0))"
-    monkeypatch.setattr(execute, "worker_command", lambda path, cell: [sys.executable, "-c", code])
+    monkeypatch.setattr(local, "worker_command", lambda path, cell: [sys.executable, "-c", code])
     sweep, cell = Sweep(tmp_path, tiny()), tiny().cells()[0]
-    local = execute.Local(sweep, 1)
-    local.start(cell)
-    local.processes[cell].wait()
+    executor = local.Local(sweep, 1)
+    executor.start(cell)
+    executor.processes[cell].wait()
     assert (sweep.run(cell).path / "output.txt").read_text().split() == ["True", str(os.getsid(0))]
 
 
@@ -130,7 +132,7 @@ def test_bad_input_is_told_in_a_sentence(arguments, words, tmp_path, monkeypatch
     from spo.cli import dispatch
 
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(SpoError) as refusal:
         dispatch(arguments)
     assert words in str(refusal.value)
 
@@ -177,7 +179,7 @@ def test_a_failed_run_is_a_visible_cell_and_is_retried_only_when_asked(copy, cap
     cell = Cell("CartPole-v1", "spo", 1)
     run = sweep.run(cell)
     run.write_status(run.read_status() | {"state": "failed", "reason": "its environment broke", "iteration": 5})
-    with pytest.raises(Refusal, match="1 of 8 runs failed; --retry-failed tries them again"):
+    with pytest.raises(SpoError, match="1 of 8 runs failed; --retry-failed tries them again"):
         bench(tiny(), copy, jobs=2)
     out, err = capsys.readouterr()
     assert "[1 runs missing]" in out and "failed: CartPole-v1 · spo · seed 1: its environment broke" in err
@@ -190,23 +192,23 @@ def test_a_run_that_cannot_start_is_a_failed_cell(tmp_path):
     plan = tiny(
         tasks=("CartPole-v1", "NoSuchTask-v0"), seeds=1, variants={"spo": {"objective": "spo"}}, normalizes=None
     )
-    with pytest.raises(Refusal, match="1 of 2 runs failed"):
+    with pytest.raises(SpoError, match="1 of 2 runs failed"):
         bench(plan, tmp_path / "sweep", jobs=2)
     (failure,) = Results(Sweep.open(tmp_path / "sweep")).failures()
     assert failure.cell.task == "NoSuchTask-v0" and "is not a registered Gymnasium id" in failure.reason
 
 
 def test_a_directory_follows_one_plan(copy):
-    with pytest.raises(Refusal, match="holds runs with steps 640, not 1280; name another directory"):
+    with pytest.raises(SpoError, match="holds runs with steps 640, not 1280; name another directory"):
         bench(tiny(steps=1280), copy)
-    with pytest.raises(Refusal, match="holds another variant spo; name another directory"):
+    with pytest.raises(SpoError, match="holds another variant spo; name another directory"):
         bench(tiny(variants={"spo": {"objective": "spo", "epsilon": 0.1}}, normalizes=None), copy)
     named = Sweep.begin(copy, tiny(tasks=("Pendulum-v1",), seeds=1)).plan
     assert (named.tasks, named.seeds) == (("Pendulum-v1",), 1)
     united = Sweep.open(copy).plan
     assert united.tasks == ("CartPole-v1", "Acrobot-v1", "Pendulum-v1") and united.seeds == 2
     (copy / "plan.json").unlink()
-    with pytest.raises(Refusal, match="is not empty and holds no plan.json"):
+    with pytest.raises(SpoError, match="is not empty and holds no plan.json"):
         bench(tiny(), copy)
 
 
@@ -224,7 +226,7 @@ def test_a_queue_of_calls_keeps_its_order(done, tmp_path, monkeypatch, capsys):
         for cell in cells:
             shutil.copytree(Sweep.open(done).run(cell).path, executor.sweep.run(cell).path)
 
-    monkeypatch.setattr("spo.bench.sweep.execute", train)
+    monkeypatch.setattr("spo.experiments.run_sweep.execute", train)
     Sweep.begin(path, tiny())  # a call that named everything and was stopped
     for plan, amount in zip(queue, ("1 of 1", "2 of 2", "3 of 4")):
         bench(plan, path, jobs=1)
@@ -252,7 +254,7 @@ def test_a_run_with_other_settings_is_named(copy):
     record = json.loads(run.config.read_text())
     record["settings"]["learning_rate"] = 0.5
     run.config.write_text(json.dumps(record))
-    with pytest.raises(Refusal, match="was made with learning_rate 0.5, the plan says 0.001"):
+    with pytest.raises(SpoError, match="was made with learning_rate 0.5, the plan says 0.001"):
         check_settings(sweep)
 
 
@@ -327,8 +329,8 @@ def test_ray_gives_the_same_table(tmp_path):
 
 def test_runs_are_brought_back_where_nothing_is_shared(tmp_path):
     """What a node does that does not see the sweep's directory."""
-    from spo.bench.cluster import carried_out, unpack
-    from spo.rundir import canonical
+    from spo.experiments.executors.ray import carried_out, unpack
+    from spo.runtime.files import canonical
 
     sweep = Sweep.begin(tmp_path / "sweep", tiny(steps=64, seeds=1))
     cell = Cell("CartPole-v1", "spo", 1)
@@ -347,7 +349,7 @@ def test_compare_is_a_plan_like_any_other():
 
 @pytest.mark.parametrize("keeps_rows", [False, True])
 def test_a_packed_sweep_says_the_same_and_is_done(copy, tmp_path, capsys, monkeypatch, keeps_rows):
-    from spo.bench.pack import pack
+    from spo.experiments.pack import pack
 
     for source, name in ((copy, "first"), (tmp_path / "first", "second")):  # what is packed can be packed again
         pack(source, tmp_path / name, keeps_rows=keeps_rows)
@@ -362,12 +364,12 @@ def test_a_packed_sweep_says_the_same_and_is_done(copy, tmp_path, capsys, monkey
         assert path.read_bytes() == (tmp_path / "second" / path.relative_to(tmp_path / "first")).read_bytes()
     for path in (tmp_path / "first").rglob("config.json"):
         assert str(tmp_path) not in path.read_text() and read_record(path.read_bytes())["settings"]["out"] is None
-    monkeypatch.setattr("spo.bench.sweep.execute", lambda cells, *_: None if not cells else 1 / 0)
+    monkeypatch.setattr("spo.experiments.run_sweep.execute", lambda cells, *_: None if not cells else 1 / 0)
     bench(tiny(), tmp_path / "first", jobs=2)
     assert "0 of 8 runs to do" in capsys.readouterr().err
     for path in packed.sweep.run(Cell("CartPole-v1", "spo", 1)).path.glob("[ec]*.json*.gz"):  # episodes, or curves
         path.write_bytes(b"")
-    with pytest.raises(Refusal, match="was packed and is damaged: .* is empty; delete it to run it again"):
+    with pytest.raises(SpoError, match="was packed and is damaged: .* is empty; delete it to run it again"):
         bench(tiny(), tmp_path / "first", jobs=2)
 
 

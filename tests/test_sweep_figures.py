@@ -12,16 +12,17 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_hex
 
 from spo import cli
-from spo.bench import random_play, statistics
-from spo.bench.aggregates import compared
-from spo.bench.figures import FIGURES, aggregates, appendix_a, fig4, training
-from spo.bench.figures.style import DASHED, DOTTED, FORMATS, line_style, looks_of, pyplot, short_number
-from spo.bench.figures.sweeps import seed_count
-from spo.bench.report.scores import score_section
-from spo.bench.results import Results
-from spo.bench.suites import Cell, Sweep, narrowed, read_suite, suite_names
-from spo.errors import Refusal
-from spo.rundir import RunDirectory
+from spo.errors import SpoError
+from spo.experiments import random_scores, statistics
+from spo.experiments.figures import FIGURES, appendix_a, fig4, learning_curves, score_bars
+from spo.experiments.figures.style import DASHED, DOTTED, FORMATS, line_style, looks_of, pyplot, short_number
+from spo.experiments.figures.sweep_notes import seed_count
+from spo.experiments.plan import Cell, narrowed, read_suite, suite_names
+from spo.experiments.report.scores import score_section
+from spo.experiments.results import Results
+from spo.experiments.scores import compared
+from spo.experiments.sweep import Sweep
+from spo.runs.directory import RunDirectory
 from sweep_fixtures import write_sweep
 from sweeps import scores_by_hand
 
@@ -74,7 +75,7 @@ def words_under(figure) -> str:
 
 
 def refused(*arguments: str) -> str:
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(SpoError) as refusal:
         cli.dispatch(["figures", *arguments])
     return str(refusal.value)
 
@@ -156,7 +157,7 @@ def test_short_numbers():
 
 
 def test_training_curves_are_those_of_the_results(table1):
-    figure = training.draw_training(training.training_curves(table1, has_deviations=True), columns=3)
+    figure = learning_curves.draw_training(learning_curves.training_curves(table1, has_deviations=True), columns=3)
     assert [axis.get_title() for axis in figure.axes] == ["Ant-v4", "", "Hopper-v4", ""]
     for task, returns, deviations in zip(TWO, figure.axes[::2], figure.axes[1::2]):
         assert returns.get_xlim() == (0, 10_000_000) and deviations.get_yscale() == "log"
@@ -187,12 +188,14 @@ def test_training_curves_are_those_of_the_results(table1):
 
 def test_the_rows_of_runs_are_not_kept(table1):
     """A sweep of the paper's size has gigabytes of them."""
-    training.training_curves(table1, has_deviations=True)
+    learning_curves.training_curves(table1, has_deviations=True)
     assert {name for run in table1.runs.values() for name in vars(run)} & {"episodes", "metrics"} == set()
 
 
 def test_what_a_cnn_reaches_is_a_horizontal_line(fig6):
-    figure = training.draw_training(training.training_curves(fig6, True, ("spo-cnn", "ppo-cnn")), columns=4)
+    figure = learning_curves.draw_training(
+        learning_curves.training_curves(fig6, True, ("spo-cnn", "ppo-cnn")), columns=4
+    )
     for task, axis in zip(fig6.plan.tasks, figure.axes[::2]):
         assert list(lines_of(axis))[:3] == ["SPO, ResNet-18", "PPO, ResNet-18", "PPO, ResNet-18, ε 0.1"]
         for line, variant in zip(axis.lines[3:], ("spo-cnn", "ppo-cnn"), strict=True):
@@ -223,7 +226,7 @@ def test_what_is_missing_is_said_and_left_out(tmp_path):
     states |= {Cell("Hopper-v4", variant, seed): "waiting" for variant in ("ppo-3", "spo-3") for seed in (1, 2)}
     silent = [Cell("Ant-v4", "spo-3", 1)]
     results = write_sweep(tmp_path, "table1", states, silent, tasks=TWO, variants=("ppo-3", "spo-3"), seeds=2)
-    figure = training.draw_training(training.training_curves(results), columns=3)
+    figure = learning_curves.draw_training(learning_curves.training_curves(results), columns=3)
     ant, hopper = figure.axes
     _, runs = results.curve("Ant-v4", "spo-3")
     assert list(lines_of(ant)) == ["SPO, 3 layers"] and np.isnan(runs[0]).all()
@@ -237,9 +240,9 @@ def test_what_is_missing_is_said_and_left_out(tmp_path):
 def test_finished_runs_without_an_episode(tmp_path):
     cells = [Cell("Breakout", variant, 1) for variant in read_suite("fig1").variants]
     results = write_sweep(tmp_path, "fig1", silent=cells, seeds=1)
-    figure = training.draw_training(training.training_curves(results), columns=1)
+    figure = learning_curves.draw_training(learning_curves.training_curves(results), columns=1)
     assert figure.axes[0].texts[0].get_text() == "no returns yet" and not figure.legends[0].get_texts()
-    figure = training.draw_training(training.training_curves(results, has_deviations=True), columns=1)
+    figure = learning_curves.draw_training(learning_curves.training_curves(results, has_deviations=True), columns=1)
     assert len(figure.legends[0].get_texts()) == len(figure.axes[1].lines) == 4 + 1
     assert "4 of 4 runs ended no episode" in words_under(figure)
 
@@ -250,7 +253,8 @@ def test_runs_of_the_default_behaviour_say_so(tmp_path):
     (tmp_path / "plan.json").write_text(json.dumps(plan | {"settings": {}}))
     results = Results(Sweep.open(tmp_path))
     assert (
-        training.training_curves(results).note == "reduced: 1 of 3 seeds · one seed · default behaviour · from all rows"
+        learning_curves.training_curves(results).note
+        == "reduced: 1 of 3 seeds · one seed · default behaviour · from all rows"
     )
 
 
@@ -258,8 +262,8 @@ def test_runs_of_the_default_behaviour_say_so(tmp_path):
 
 
 def test_aggregates_are_those_of_the_statistics(baselines):
-    data = aggregates.aggregates(baselines)
-    figure = aggregates.draw_aggregates(data)
+    data = score_bars.aggregates(baselines)
+    figure = score_bars.draw_aggregates(data)
     assert [axis.get_title() for axis in figure.axes] == ["median ↑", "IQM ↑", "mean ↑", "optimality gap ↓"]
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["PPO-Clip", "SPO", "SPU"]
     own = {name: scores_by_hand(baselines, name, "per-seed") for name in baselines.plan.variants}
@@ -311,10 +315,10 @@ def test_all_variants_are_compared_on_the_same_tasks(tmp_path):
     results = write_sweep(tmp_path, "fig4", states, tasks=TWO, variants=variants, seeds=2)
     scores = compared(results).scores()
     assert {name: list(tasks) for name, tasks in scores.items()} == {"ppo-clip": ["Ant-v4"], "spo": ["Ant-v4"]}
-    data = aggregates.aggregates(results)
+    data = score_bars.aggregates(results)
     told = "left out: SPU: no run has a return; Hopper-v4: not all variants have a return on it · 1 task, 2 seeds"
     assert told in data.note
-    assert len(aggregates.draw_aggregates(data).axes[0].patches) == 2
+    assert len(score_bars.draw_aggregates(data).axes[0].patches) == 2
 
 
 def test_scores_need_the_variant_that_they_are_normalised_by(tmp_path):
@@ -351,7 +355,7 @@ def test_the_report_and_the_figure_leave_out_the_same(tmp_path):
     assert comparison.tasks == ("Ant-v4", "HalfCheetah-v4") and list(comparison.returns) == ["ppo-clip", "spo"]
     assert sorted(comparison.seed_counts) == [1, 2, 2, 2]  # what failed is not there, and no 0
     assert [line.split(":")[0] for line in comparison.left_out] == ["Walker2d-v4", "SPU", "Hopper-v4"]
-    figure, page = aggregates.aggregates(results), score_section(results)
+    figure, page = score_bars.aggregates(results), score_section(results)
     assert f"left out: {'; '.join(comparison.left_out)} · " in figure.note
     for sentence in comparison.left_out:
         assert f"Left out: {sentence}." in html.unescape(page)
@@ -377,7 +381,7 @@ def test_one_variant_alone_is_drawn(tmp_path):
 
 
 def test_gains_are_those_of_the_returns(games):
-    random = {game: np.mean(random_play.returns()[game]) for game in games.plan.tasks}
+    random = {game: np.mean(random_scores.returns()[game]) for game in games.plan.tasks}
     spo, ppo = ({game: games.entry(game, name).mean for game in games.plan.tasks} for name in ("spo-cnn", "ppo-cnn"))
     expected = {game: 100 * (spo[game] - ppo[game]) / (max(spo[game], ppo[game]) - random[game]) for game in spo}
     figure = appendix_a.draw_gains(appendix_a.gains(games))
@@ -430,24 +434,26 @@ def test_appendix_a_needs_both_objectives(tmp_path):
 
 
 def test_random_play_was_measured_in_every_game():
-    returns = random_play.returns()
+    returns = random_scores.returns()
     assert set(returns) == set(read_suite("atari35").tasks)
-    assert {len(each) for each in returns.values()} == {random_play.EPISODES}
-    with pytest.raises(Refusal, match="not measured in Tetris; python -m spo.bench.random_play Tetris does it"):
-        random_play.random_scores(["Alien", "Tetris"])
+    assert {len(each) for each in returns.values()} == {random_scores.EPISODES}
+    with pytest.raises(
+        SpoError, match="not measured in Tetris; python -m spo.experiments.random_scores Tetris does it"
+    ):
+        random_scores.random_scores(["Alien", "Tetris"])
 
 
 def test_random_play_is_as_it_was_measured():
     pytest.importorskip("ale_py")
     pytest.importorskip("cv2")
-    assert random_play.play("Breakout", 0) == random_play.returns()["Breakout"][0]
+    assert random_scores.play("Breakout", 0) == random_scores.returns()["Breakout"][0]
 
 
 def test_measured_games_are_written_down(tmp_path, monkeypatch, capsys):
     file = tmp_path / "random_play.json"
     file.write_text('{"Pong": [1.0], "Alien": [2.0]}')
-    monkeypatch.setattr(random_play, "_file", lambda: file)
-    monkeypatch.setattr(random_play, "play", lambda game, episode: float(episode))
-    random_play.main(["Alien"])
-    assert random_play.returns() == {"Alien": list(map(float, range(random_play.EPISODES))), "Pong": [1.0]}
+    monkeypatch.setattr(random_scores, "_file", lambda: file)
+    monkeypatch.setattr(random_scores, "play", lambda game, episode: float(episode))
+    random_scores.main(["Alien"])
+    assert random_scores.returns() == {"Alien": list(map(float, range(random_scores.EPISODES))), "Pong": [1.0]}
     assert capsys.readouterr().out == "Alien: 9.5\n"

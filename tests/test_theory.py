@@ -11,12 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spo import cli
-from spo.bench import theory as bench_theory
-from spo.bench.figures.style import save
-from spo.bench.figures.theory import draw_theory
-from spo.bench.theory import objective_values, power_slope, report
-from spo.distributions import Gaussian
-from spo.errors import Refusal
+from spo.errors import SpoError
+from spo.experiments.figures.style import save
+from spo.models.distributions import Gaussian
+from spo.theory import command as bench_theory
 from spo.theory.alignment import misalignment, slope_misalignment
 from spo.theory.bounds import (
     Old,
@@ -36,7 +34,9 @@ from spo.theory.bounds import (
     xi,
 )
 from spo.theory.claims import all_findings
+from spo.theory.command import objective_values, power_slope, report
 from spo.theory.examples import figure_data
+from spo.theory.figure import draw_theory
 from spo.theory.findings import CLOSE, ROUNDING, Finding, at_least, at_most
 from spo.theory.improvement import (
     BOUNDS,
@@ -582,6 +582,6 @@ def test_a_claim_that_fails_ends_with_one(tmp_path, monkeypatch, capsys):
     ],
 )
 def test_what_the_command_refuses(flag, value, accepted, tmp_path):
-    with pytest.raises(Refusal, match=f"{flag} {value} is not accepted: it must be a whole number {accepted}"):
+    with pytest.raises(SpoError, match=f"{flag} {value} is not accepted: it must be a whole number {accepted}"):
         cli.dispatch(["theory", flag, value, "--out", str(tmp_path / "out")])
     assert list(tmp_path.iterdir()) == []

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from probes import iterate, training
-from spo.losses import standardized
-from spo.trust_region import conjugate_gradient
+from spo.algorithms.losses import standardized
+from spo.algorithms.trpo import conjugate_gradient
 from test_improve import batch_of
 
 SETTINGS = {"objective": "trpo", "envs": 4, "horizon": 64, "normalize_reward": "off"}

@@ -22,10 +22,14 @@ from safetensors.numpy import load, save
 import spo
 from crash import SHORT
 from hostile import OPENERS, heard, sandboxed
-from spo import checkpoint, cli
-from spo.normalize import ObservationNormalizer
-from spo.policy import Policy, PolicySpec, load_policy, save_policy
-from spo.rundir import LARGEST_FILE, RunDirectory, read_bounded
+from spo import cli
+from spo.models.normalization import ObservationNormalizer
+from spo.models.policy import Policy, PolicySpec
+from spo.models.policy_files import load_policy, save_policy
+from spo.runs import checkpoint
+from spo.runs.directory import RunDirectory
+from spo.runtime import files
+from spo.runtime.files import LARGEST_FILE, read_bounded
 from spo.spaces import ObservationLayout
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="measures memory with /proc")
@@ -441,7 +445,7 @@ def test_a_header_is_small_even_where_the_file_may_be_large(run, tmp_path):
     shutil.copytree(run, tmp_path / "copy")
     described(hidden=[1024, 1024])(tmp_path / "copy")
     written("policy/policy.safetensors", crowded())(tmp_path / "copy")
-    with pytest.raises(spo.Refusal, match="its header has 3,.* bytes; accepted are up to 1,048,576"):
+    with pytest.raises(spo.SpoError, match="its header has 3,.* bytes; accepted are up to 1,048,576"):
         load_policy(tmp_path / "copy")
 
 
@@ -468,7 +472,7 @@ def test_bounds_of_actions(low, high, tmp_path):
     tensors = load((tmp_path / "policy" / "policy.safetensors").read_bytes())
     bounds = {"action.low": np.array(low, np.float32), "action.high": np.array(high, np.float32)}
     written("policy/policy.safetensors", save(tensors | bounds))(tmp_path)
-    with pytest.raises(spo.Refusal, match="the policy in .* is damaged"):
+    with pytest.raises(spo.SpoError, match="the policy in .* is damaged"):
         load_policy(tmp_path)
 
 
@@ -543,13 +547,13 @@ def test_nothing_is_written_through_a_link(run, tmp_path, name):
     before = sorted((path, path.read_bytes() if path.is_file() else b"") for path in dear.rglob("*"))
     shutil.copytree(run, tmp_path / "copy")
     swapped(name, link_to(str(dear if "." not in name and name != "lock" else dear / "letter")))(tmp_path / "copy")
-    with pytest.raises(spo.Refusal, match="is not what a run leaves there"):
+    with pytest.raises(spo.SpoError, match="is not what a run leaves there"):
         spo.resume(tmp_path / "copy", quiet=True)
-    with pytest.raises(spo.Refusal, match="is not what a run leaves there"):
+    with pytest.raises(spo.SpoError, match="is not what a run leaves there"):
         spo.evaluate(tmp_path / "copy", episodes=1)
     (tmp_path / "new").mkdir()
     shutil.copy(tmp_path / "copy" / name, tmp_path / "new" / name, follow_symlinks=False)
-    with pytest.raises(spo.Refusal, match="is not what a run leaves there|already holds a run"):
+    with pytest.raises(spo.SpoError, match="is not what a run leaves there|already holds a run"):
         spo.train("CartPole-v1", **SHORT, out=str(tmp_path / "new"))
     assert before == sorted((path, path.read_bytes() if path.is_file() else b"") for path in dear.rglob("*"))
 
@@ -575,12 +579,12 @@ def recorded(part: str = "settings", **changes):
     """A config.json with other values, sealed as if a run had written it."""
 
     def poison(run: Path) -> None:
-        record = checkpoint.unsealed((run / "config.json").read_bytes())
+        record = files.unsealed((run / "config.json").read_bytes())
         if changes:
             record[part] |= changes
         else:
             del record[part]
-        (run / "config.json").write_bytes(checkpoint.canonical(checkpoint.sealed(record)))
+        (run / "config.json").write_bytes(checkpoint.canonical(files.sealed(record)))
         (run / CHECKPOINT / "config.json").write_bytes((run / "config.json").read_bytes())
         resealed(run / CHECKPOINT)
 
@@ -589,9 +593,9 @@ def recorded(part: str = "settings", **changes):
 
 def without(name: str):
     def poison(run: Path) -> None:
-        record = checkpoint.unsealed((run / "config.json").read_bytes())
+        record = files.unsealed((run / "config.json").read_bytes())
         del record["settings"][name]
-        (run / "config.json").write_bytes(checkpoint.canonical(checkpoint.sealed(record)))
+        (run / "config.json").write_bytes(checkpoint.canonical(files.sealed(record)))
         shutil.rmtree(run / "checkpoints")
 
     return poison
@@ -644,8 +648,8 @@ RECORDS = {
     "an update that is a list": (recorded("resolved", update=[]), "its update is []"),
     "a version that steers the terminal": (recorded("versions", torch=STEER), "\\x1b"),
     "a list": (replaced_record([1]), "its own checksum"),
-    "an empty table": (replaced_record(checkpoint.sealed({})), "its settings are missing"),
-    "a table of lists": (replaced_record(checkpoint.sealed({"settings": [1]})), "its settings are missing"),
+    "an empty table": (replaced_record(files.sealed({})), "its settings are missing"),
+    "a table of lists": (replaced_record(files.sealed({"settings": [1]})), "its settings are missing"),
     "no seal": (replaced_record({"settings": {"env": "CartPole-v1"}}), "its own checksum"),
 }  # fmt: skip
 
@@ -665,7 +669,7 @@ def test_a_module_is_imported_once_the_user_repeats_it(run, tmp_path, monkeypatc
     shutil.copytree(run, tmp_path / "copy")
     recorded(objective="friendly:f")(tmp_path / "copy")
     file = ["--config", str(tmp_path / "copy" / "config.json")]
-    with pytest.raises(spo.Refusal, match="names a module: repeat --objective friendly:f to import it"):
+    with pytest.raises(spo.SpoError, match="names a module: repeat --objective friendly:f to import it"):
         cli.parse_train(["CartPole-v1", *file])
     assert "friendly" not in sys.modules
     assert cli.parse_train(["CartPole-v1", *file, "--objective", "spo"]).objective == "spo"
@@ -680,13 +684,13 @@ def resealed(path: Path, **changes) -> None:
     """Recomputes what a manifest says of its files."""
     file = path / "manifest.json"
     try:
-        manifest = checkpoint.unsealed(file.read_bytes())
+        manifest = files.unsealed(file.read_bytes())
     except Exception:
         return  # the manifest itself is what was spoilt
     for name in manifest["files"]:
         content = (path / name).read_bytes()
         manifest["files"][name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    file.write_bytes(checkpoint.canonical(checkpoint.sealed(manifest | changes)))
+    file.write_bytes(checkpoint.canonical(files.sealed(manifest | changes)))
 
 
 def arrays(**changes):
@@ -886,19 +890,19 @@ def test_configuration_files(tmp_path, marker):
 
 
 def test_a_run_that_cannot_be_locked(tmp_path):
-    with pytest.raises(spo.Refusal, match="gone cannot be written to: No such file"):
+    with pytest.raises(spo.SpoError, match="gone cannot be written to: No such file"):
         RunDirectory(tmp_path / "gone").locked().__enter__()
 
 
 def test_an_evaluation_that_cannot_be_written(run, tmp_path):
     shutil.copytree(run, tmp_path / "copy")
     (tmp_path / "copy" / "evaluation.json.tmp").mkdir()
-    with pytest.raises(spo.Refusal, match="evaluation.json cannot be written to: Is a directory"):
+    with pytest.raises(spo.SpoError, match="evaluation.json cannot be written to: Is a directory"):
         spo.evaluate(tmp_path / "copy", episodes=1)
 
 
 def test_a_space_that_could_not_be_loaded_is_not_trained_on():
-    with pytest.raises(spo.Refusal, match="it holds 100,000,000 numbers; accepted are up to 10,000,000"):
+    with pytest.raises(spo.SpoError, match="it holds 100,000,000 numbers; accepted are up to 10,000,000"):
         ObservationLayout(gym.spaces.Discrete(10**8))
 
 
@@ -939,22 +943,23 @@ def test_the_current_directory_is_searched_only_for_a_module_that_is_named(argum
 
 
 def test_jobs_import_nothing_from_where_they_are_started(monkeypatch, tmp_path):
-    from spo.bench import execute
-    from spo.bench.suites import Cell, Sweep, read_suite
+    from spo.experiments.executors import local
+    from spo.experiments.plan import Cell, read_suite
+    from spo.experiments.sweep import Sweep
 
     commands = []
-    monkeypatch.setattr(execute.subprocess, "Popen", lambda command, **_: commands.append(command))
-    execute.Local(Sweep(tmp_path, read_suite("smoke")), 1).start(Cell("CartPole-v1", "spo", 1))
-    assert commands[0][1:4] == ["-P", "-m", "spo.bench.worker"]
+    monkeypatch.setattr(local.subprocess, "Popen", lambda command, **_: commands.append(command))
+    local.Local(Sweep(tmp_path, read_suite("smoke")), 1).start(Cell("CartPole-v1", "spo", 1))
+    assert commands[0][1:4] == ["-P", "-m", "spo.experiments.worker"]
 
 
 def test_a_run_starts_no_swarm_of_processes(monkeypatch):
     """However many environments a config asks for."""
-    from spo.envs import backends
-    from spo.presets import make_config
+    from spo.config.sources import make_config
+    from spo.envs import factory
 
     asked = []
-    monkeypatch.setattr(backends, "Processes", lambda maker, envs, seed, workers, *_: asked.append(workers))
+    monkeypatch.setattr(factory, "SubprocVecEnv", lambda maker, envs, seed, workers, *_: asked.append(workers))
     config = make_config("CartPole-v1", envs=2**16, horizon=1, minibatches=1, steps=2**16)
-    backends.make_envs(config, None, "process", 1)
+    factory.make_envs(config, None, "process", 1)
     assert asked == [256]

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from spo.bench.figures.style import pyplot
-from spo.bench.figures.width import draw_widths, widths
-from spo.bench.report import page
-from spo.bench.statistics import Interval, iqm, probability_of_improvement
-from spo.bench.suites import Cell, read_suite
-from spo.bench.verdict import MARGIN, Standing, Verdict, _verdict, conclusion, lead, rules_of, verdicts
+from spo.experiments.figures.style import pyplot
+from spo.experiments.figures.width import draw_widths, widths
+from spo.experiments.plan import Cell, read_suite
+from spo.experiments.report.page import page
+from spo.experiments.statistics import Interval, iqm, probability_of_improvement
+from spo.experiments.verdict import MARGIN, Standing, Verdict, _verdict, conclusion, lead, rules_of, verdicts
 from sweep_fixtures import write_sweep
 from sweeps import scores_by_hand
 

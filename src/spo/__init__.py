@@ -8,17 +8,18 @@ import importlib
 __version__ = "0.1.0"
 
 _HOME = {
-    "Config": "spo.config",
-    "Policy": "spo.policy",
-    "Refusal": "spo.errors",
-    "Run": "spo.trainer",
-    "evaluate": "spo.api",
-    "load": "spo.api",
-    "resume": "spo.trainer",
-    "train": "spo.trainer",
+    "Config": "spo.config.config",
+    "Policy": "spo.models.policy",
+    "Run": "spo.runs.start",
+    "SpoError": "spo.errors",
+    "evaluate": "spo.runs.evaluate",
+    "load": "spo.runs.evaluate",
+    "make_config": "spo.config.sources",
+    "resume": "spo.runs.resume",
+    "train": "spo.runs.start",
 }
 
-_MODULES = ("libraries", "objectives")
+_MODULES = ("objectives",)
 
 __all__ = [*_HOME, *_MODULES]
 

@@ -3,7 +3,7 @@
 LONGEST = 2000
 
 
-class Refusal(Exception):
+class SpoError(Exception):
     """Something that the project declines to do, told in one sentence that names the value and what is accepted."""
 
     def __init__(self, sentence: str):

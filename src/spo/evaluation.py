@@ -9,12 +9,12 @@ from pathlib import Path
 import gymnasium as gym
 import numpy as np
 
-from spo.envs.in_process import mask_of
-from spo.envs.making import MakeEnv
-from spo.errors import Refusal
-from spo.interrupts import stop_if_asked
-from spo.policy import Policy
-from spo.seeding import derived_seed
+from spo.envs.make import MakeEnv
+from spo.envs.sync import mask_of
+from spo.errors import SpoError
+from spo.models.policy import Policy
+from spo.runtime.seeding import derived_seed
+from spo.runtime.signals import stop_if_asked
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,10 @@ def evaluate_policy(
         ]
         if video:
             write_video(video, frames, env.metadata.get("render_fps", 30))
-    except Refusal:
+    except SpoError:
         raise
     except Exception as error:
-        raise Refusal(f"the environment raised {type(error).__name__} in an evaluation: {error}") from error
+        raise SpoError(f"the environment raised {type(error).__name__} in an evaluation: {error}") from error
     finally:
         env.close()
     returns, lengths = [list(column) for column in zip(*played)]
@@ -88,8 +88,8 @@ def _recorded(make_env: MakeEnv) -> gym.Env:
         os.environ.setdefault("MUJOCO_GL", "egl" if ctypes.util.find_library("EGL") else "osmesa")
     try:
         return make_env(whole_games=True, render_mode="rgb_array")
-    except Refusal as error:
-        raise Refusal(f"--video cannot be recorded: {error}")
+    except SpoError as error:
+        raise SpoError(f"--video cannot be recorded: {error}")
 
 
 def write_video(path: str, frames: list[np.ndarray], fps: int) -> None:
@@ -97,8 +97,8 @@ def write_video(path: str, frames: list[np.ndarray], fps: int) -> None:
     try:
         import imageio.v2 as imageio
     except ImportError:
-        raise Refusal("--video needs: pip install 'simple-policy-optimization[video]'")
+        raise SpoError("--video needs: pip install 'simple-policy-optimization[video]'")
     if Path(path).suffix != ".mp4":
-        raise Refusal(f"--video {path} is not accepted: the name must end in .mp4")
+        raise SpoError(f"--video {path} is not accepted: the name must end in .mp4")
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     imageio.mimwrite(path, frames, fps=fps, macro_block_size=2)

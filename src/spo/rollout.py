@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spo.distributions import Distribution
 from spo.envs import Step, VecEnv
-from spo.errors import Refusal
-from spo.interrupts import stop_if_asked
-from spo.networks import Actor
-from spo.normalize import ObservationNormalizer, RewardNormalizer
+from spo.errors import SpoError
+from spo.models.actors import Actor
+from spo.models.distributions import Distribution
+from spo.models.normalization import ObservationNormalizer, RewardNormalizer
+from spo.runtime.signals import stop_if_asked
 
 
 class EpisodeRow(NamedTuple):
@@ -209,7 +209,7 @@ class Collector:
         if not np.isfinite(array).all():
             t, env = np.argwhere(~np.isfinite(array))[0]
             step = self.env_steps // self.envs.count - self.horizon + steps_before + t
-            raise Refusal(f"the {what} of environment {env} is not finite ({array[t, env]}) at its step {step}")
+            raise SpoError(f"the {what} of environment {env} is not finite ({array[t, env]}) at its step {step}")
 
     def _check_finite(self, step: Step) -> None:
         self._check("observation", step.observation)
@@ -224,4 +224,4 @@ class Collector:
             env = int(np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))[0])
             worst = array[env][~np.isfinite(array[env])].flat[0] if array.ndim > 1 else array[env]
             step = self.env_steps // self.envs.count
-            raise Refusal(f"the {what} of environment {env} is not finite ({worst}) at its step {step}")
+            raise SpoError(f"the {what} of environment {env} is not finite ({worst}) at its step {step}")

@@ -21,7 +21,7 @@ class Episode(NamedTuple):
     length: int
 
 
-class EpisodeTotals:
+class EpisodeStatistics:
     """Sums rewards and counts steps of the running episodes."""
 
     def __init__(self, indices: Iterable[int]):

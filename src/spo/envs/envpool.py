@@ -12,10 +12,10 @@ from collections.abc import Mapping
 import gymnasium as gym
 import numpy as np
 
-from spo.envs import EpisodeTotals, Step
-from spo.envs.atari import game_of, is_atari
-from spo.errors import Refusal
-from spo.seeding import derived_seed
+from spo.config.env_ids import game_of, is_atari
+from spo.envs import EpisodeStatistics, Step
+from spo.errors import SpoError
+from spo.runtime.seeding import derived_seed
 from spo.spaces import ObservationLayout
 
 INSTALL = "pip install 'simple-policy-optimization[envpool]'"
@@ -26,7 +26,7 @@ EPISODES_BETWEEN_SEAMS = 4
 """Full episodes that every environment can play before a seam cuts what is running."""
 
 
-class EnvPool:
+class EnvPoolVecEnv:
     """N environments of one pool.
 
     A pool cannot be restored, so every `rebuild_after_steps` steps it is made anew with a seed of its own, whether or
@@ -52,7 +52,7 @@ class EnvPool:
         self.rebuild_after_steps = rebuild_after_steps or four_episodes
         self.observation_space, self.action_space = read_spaces(self.pool)
         self.layout = ObservationLayout(self.observation_space, encoder)
-        self.totals = EpisodeTotals(range(count))
+        self.totals = EpisodeStatistics(range(count))
         self.steps = 0
 
     def _new_pool(self):
@@ -103,10 +103,10 @@ def make_pool(env_id: str, settings: dict[str, object]):
     try:
         import envpool
     except ImportError:
-        raise Refusal(f"--backend envpool needs: {INSTALL}")
+        raise SpoError(f"--backend envpool needs: {INSTALL}")
     name = f"{game_of(env_id)}-v5" if is_atari(env_id) else env_id
     if name not in envpool.list_all_envs():
-        raise Refusal(f"--backend envpool does not have environment {env_id!r}; use --backend gymnasium")
+        raise SpoError(f"--backend envpool does not have environment {env_id!r}; use --backend gymnasium")
     if is_atari(env_id):
         settings = ATARI | settings
     elif "post_constraint" in envpool.make_spec(name).config._fields:
@@ -114,10 +114,10 @@ def make_pool(env_id: str, settings: dict[str, object]):
     try:
         pool = envpool.make(name, "gymnasium", **settings)
     except Exception as error:
-        raise Refusal(f"--backend envpool cannot make {env_id!r}: {type(error).__name__}: {error}")
+        raise SpoError(f"--backend envpool cannot make {env_id!r}: {type(error).__name__}: {error}")
     observation_space, _ = read_spaces(pool)
     if not isinstance(observation_space, gym.spaces.Box):
-        raise Refusal(f"--backend envpool has {env_id!r} with {observation_space}; accepted is a Box")
+        raise SpoError(f"--backend envpool has {env_id!r} with {observation_space}; accepted is a Box")
     return pool
 
 

@@ -14,7 +14,7 @@ def tick_of(timeout: float) -> float:
     return min(1.0, timeout / 4)
 
 
-class Watched:
+class WatchdogVecEnv:
     """A backend of this process under a clock: past the limit, one sentence, and the process ends with code 2."""
 
     def __init__(self, envs: VecEnv, timeout: float, on_timeout: Callable[[str], None] = lambda reason: None):

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spo.errors import Refusal
+from spo.errors import SpoError
 from spo.integrations.hosts import Host
 from spo.objectives import OBJECTIVES, Objective, find_objective, inputs_of, namespace, settings_of
 
@@ -134,11 +134,11 @@ def make_hosted(
     try:
         objective = find_objective(name)
     except LookupError as error:
-        raise Refusal(f"objective {name!r} {error}")
+        raise SpoError(f"objective {name!r} {error}")
     reason = why_not(objective, given, keeps_state)
     if reason:
         fitting = ", ".join(fitting_objectives(given, keeps_state))
-        raise Refusal(f"objective {name!r} does not fit into {host.title}: it {reason}; these fit: {fitting}")
+        raise SpoError(f"objective {name!r} does not fit into {host.title}: it {reason}; these fit: {fitting}")
     _check_settings(objective, host, settings or {})
     return HostedObjective(objective, settings or {})
 
@@ -165,9 +165,9 @@ def fitting_objectives(given: tuple[str, ...] = GIVEN, keeps_state: bool = False
 def _check_settings(objective: Objective, host: Host, settings: dict[str, float]) -> None:
     for name, value in settings.items():
         if name == "epsilon":
-            raise Refusal(f"epsilon {value} is not accepted: in {host.title} its name is {host.epsilon}")
+            raise SpoError(f"epsilon {value} is not accepted: in {host.title} its name is {host.epsilon}")
         if name not in objective.settings:
             own = ", ".join(n for n in objective.settings if n != "epsilon") or "none"
-            raise Refusal(f"objective {objective.name!r} has no setting {name!r}; it has {own}")
+            raise SpoError(f"objective {objective.name!r} has no setting {name!r}; it has {own}")
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise Refusal(f"setting {name} of objective {objective.name!r} is {value!r}; accepted is a number")
+            raise SpoError(f"setting {name} of objective {objective.name!r} is {value!r}; accepted is a number")

@@ -1,0 +1,43 @@
+"""Fig. 7: what becomes of surrogate and ratios while objectives are optimised on one batch."""
+
+from pathlib import Path
+
+import numpy as np
+
+from spo.experiments.figures.arguments import FigureArguments
+from spo.experiments.figures.style import TITLE, look_of, pyplot, save
+
+PANELS = {"surrogate": ("surrogate", "mean(r·A)"), "ratio_deviation": ("ratio deviation", "mean|r − 1|")}
+
+
+def make(arguments: FigureArguments) -> list[Path]:
+    from spo.experiments.figure_data.one_batch import toy_curves
+
+    return save(draw_toy(toy_curves()), "fig7", arguments.out)
+
+
+def draw_toy(data: dict):
+    """Two panels over the steps: mean and range over the seeds of every objective, and the bound on the deviation."""
+    figure, axes = pyplot().subplots(1, len(PANELS), figsize=(6.8, 2.9))
+    for axis, (key, (title, label)) in zip(axes, PANELS.items()):
+        for name, curves in data["curves"].items():
+            _draw_band(axis, np.array(curves[key]), name)
+        axis.set(xlabel="step of Adam on the whole batch", ylabel=label, ylim=(0, None))
+        axis.set_title(title, fontsize=TITLE)
+        axis.margins(x=0)
+    axes[1].axhline(data["epsilon"], color="0.3", linewidth=0.9, linestyle=":")
+    bound = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "ha": "right"}
+    axes[1].annotate(f"ε = {data['epsilon']:g}", (1, data["epsilon"]), xytext=(0, 3), **bound)
+    lines, labels = axes[0].get_legend_handles_labels()
+    seeds = max(len(curves["surrogate"]) for curves in data["curves"].values())
+    title = f"mean and range over {seeds} seeds" if seeds > 1 else None
+    figure.tight_layout(rect=(0, 0, 1, 0.87))
+    figure.legend(lines, labels, title=title, frameon=False, loc="upper center", ncols=len(labels))
+    return figure
+
+
+def _draw_band(axis, curves: np.ndarray, name: str) -> None:
+    """The curves (seeds, steps) as their mean and range."""
+    look, steps = look_of(name), np.arange(curves.shape[1])
+    axis.plot(steps, curves.mean(0), color=look.colour, linestyle=look.line, linewidth=1.6, label=look.label)
+    axis.fill_between(steps, curves.min(0), curves.max(0), color=look.colour, alpha=0.2, linewidth=0)

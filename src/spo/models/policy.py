@@ -1,0 +1,147 @@
+"""A trained policy: network, frozen observation statistics and action space."""
+
+import dataclasses
+from dataclasses import dataclass
+from functools import cached_property
+
+import gymnasium as gym
+import numpy as np
+import torch
+
+from spo.config.fields import LARGEST_LAYER, MOST_LAYERS
+from spo.errors import SpoError
+from spo.models.actors import actor_for
+from spo.models.distributions import Gaussian, distribution_for
+from spo.models.encoders import ENCODERS
+from spo.models.networks import ACTIVATIONS, LARGEST_NETWORK, ActorCritic
+from spo.models.normalization import ObservationNormalizer
+from spo.models.space_descriptions import describe_space, space_from
+from spo.runtime.seeding import generator
+from spo.spaces import ObservationLayout, at, check_maskable, sample_of
+
+
+@dataclass(frozen=True)
+class PolicySpec:
+    """Everything about a policy that is not numbers: what it was trained for, and the shape of its networks."""
+
+    env: str
+    objective: str
+    observation_space: gym.Space
+    action_space: gym.Space
+    hidden: tuple[int, ...]
+    critic_hidden: tuple[int, ...]
+    activation: str
+    encoder: str
+
+    @cached_property
+    def layout(self) -> ObservationLayout:
+        return ObservationLayout(self.observation_space, self.encoder)
+
+    def network(self, seed: int = 0) -> ActorCritic:
+        distribution = distribution_for(self.action_space)
+        layers = (self.hidden, self.critic_hidden, self.activation)
+        return ActorCritic(self.layout, distribution, *layers, self.encoder, seed)
+
+    def as_json(self) -> dict[str, object]:
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        spaces = {name: describe_space(fields[name]) for name in ("observation_space", "action_space")}
+        return fields | spaces
+
+    @classmethod
+    def from_json(cls, described: dict) -> "PolicySpec":
+        """Reads a description that may come from anyone: nothing of the size that it claims is made."""
+        fields = {field.name: described[field.name] for field in dataclasses.fields(cls)}
+        for name in ("hidden", "critic_hidden"):
+            fields[name] = _sizes(name, described[name])
+        for name, accepted in (("activation", ACTIVATIONS), ("encoder", ENCODERS)):
+            if described[name] not in tuple(accepted):
+                raise ValueError(f"{name} {described[name]!r} is unknown")
+        for name in ("env", "objective"):
+            if not isinstance(described[name], str):
+                raise ValueError(f"{name} {described[name]!r} is not text")
+        for name in ("observation_space", "action_space"):
+            fields[name] = space_from(described[name])
+        return cls(**fields)
+
+    def blank_network(self) -> ActorCritic:
+        """The network without its numbers: names and shapes, and no memory."""
+        with torch.device("meta"):
+            blank = self.network()
+        size = sum(parameter.numel() for parameter in blank.parameters())
+        if size > LARGEST_NETWORK:
+            raise SpoError(f"a network of {size:,} parameters is not accepted: it must have up to {LARGEST_NETWORK:,}")
+        return blank
+
+    def blank_tensors(self, network: ActorCritic) -> dict[str, torch.Tensor]:
+        """Everything that `Policy.tensors` holds, as shapes and types."""
+        moments = {name: (1, self.layout.numbers) for name in ("mean", "variance")} | {"count": (1, 1)}
+        blanks = {f"normalizer.{name}": _blank(shape, "float64") for name, shape in moments.items()}
+        if isinstance(self.action_space, gym.spaces.Box):
+            shape, dtype = self.action_space.shape, self.action_space.dtype.name
+            blanks |= {f"action.{name}": _blank(shape, dtype) for name in ("low", "high")}
+        return dict(network.named_parameters()) | blanks
+
+
+class Policy:
+    """Acts: `policy.act(observation)` for one observation or a batch of them."""
+
+    def __init__(self, spec: PolicySpec, network: ActorCritic, normalizer: ObservationNormalizer):
+        self.spec, self.network, self.normalizer = spec, network.requires_grad_(False), normalizer
+        self.distribution = distribution_for(spec.action_space)
+        self.actor = actor_for(network, "cpu")
+        self.seed(0)
+
+    def seed(self, seed: int) -> None:
+        """Restarts the draws of stochastic acting."""
+        self.generator = generator(seed, "policy")
+
+    def act(self, observation: object, deterministic: bool = True, action_mask: np.ndarray | None = None) -> np.ndarray:
+        """The action for one observation, or the actions for a batch, as the environment takes them."""
+        packed, is_single = self._packed(observation)
+        params = self.actor.params(self.normalizer(packed))
+        if action_mask is not None:
+            check_maskable(self.spec.action_space)
+            params = self.distribution.masked(params, np.asarray(action_mask, bool).reshape(params.shape))
+        action = self.distribution.to_env(self._chosen(params, deterministic))
+        return action[0] if is_single else action
+
+    def _packed(self, observation: object) -> tuple[np.ndarray, bool]:
+        """The observation as a batch of arrays, and whether it was a single one."""
+        layout = self.spec.layout
+        path, leaf = layout.leaves[0]
+        shape = np.shape(at(observation, path))
+        if shape == leaf.shape:
+            return layout.pack(observation)[None], True
+        if shape[1:] != leaf.shape:
+            accepted = f"it must be {leaf.shape} or a batch"
+            raise SpoError(f"an observation of shape {shape} is not accepted: {accepted}")
+        if layout.is_plain:
+            return np.asarray(observation), False
+        return np.stack([layout.pack(sample_of(observation, index)) for index in range(shape[0])]), False
+
+    def _chosen(self, params: np.ndarray, deterministic: bool) -> np.ndarray:
+        if deterministic:
+            return self.distribution.mode(params)
+        return self.distribution.sample(params, self.distribution.noise(self.generator, (len(params),)))
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Everything that is numbers, by name."""
+        tensors = {name: parameter.detach().clone() for name, parameter in self.network.named_parameters()}
+        moments = self.normalizer.moments
+        for name in ("mean", "variance", "count"):
+            tensors[f"normalizer.{name}"] = torch.from_numpy(getattr(moments, name).copy())
+        if isinstance(self.distribution, Gaussian):
+            tensors["action.low"] = torch.from_numpy(self.distribution.low.copy())
+            tensors["action.high"] = torch.from_numpy(self.distribution.high.copy())
+        return tensors
+
+
+def _blank(shape: tuple[int, ...], dtype: str) -> torch.Tensor:
+    return torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
+
+
+def _sizes(name: str, sizes: object) -> tuple[int, ...]:
+    is_list = isinstance(sizes, list) and len(sizes) <= MOST_LAYERS
+    if not is_list or not all(type(size) is int and 1 <= size <= LARGEST_LAYER for size in sizes):
+        raise ValueError(f"{name} {sizes!r} is not a list of layers")
+    return tuple(sizes)
