@@ -10,7 +10,7 @@ difference. Runs that are finished are read, those that were stopped are resumed
 
 from spo.runtime import library_env
 
-library_env.prepare()  # as the command line does
+library_env.set_library_env()  # as the command line does
 
 import argparse
 from dataclasses import dataclass

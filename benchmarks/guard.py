@@ -7,7 +7,7 @@ Ratios and not times, because machines differ; half of what was recorded still p
 
 from spo.runtime import library_env
 
-library_env.prepare()  # as the command line does
+library_env.set_library_env()  # as the command line does
 
 import sys
 

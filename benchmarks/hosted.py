@@ -10,7 +10,7 @@ with the ratios' statistics, which the host does not keep.
 
 from spo.runtime import library_env
 
-library_env.prepare()
+library_env.set_library_env()
 
 import argparse
 import itertools

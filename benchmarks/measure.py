@@ -2,7 +2,7 @@
 
 from spo.runtime import library_env
 
-library_env.prepare()  # as the command line does
+library_env.set_library_env()  # as the command line does
 
 import time
 

@@ -8,7 +8,7 @@ and each share. Stepping alone means the same environments with the untrained po
 
 from spo.runtime import library_env
 
-library_env.prepare()  # as the command line does
+library_env.set_library_env()  # as the command line does
 
 import argparse
 import time

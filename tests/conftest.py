@@ -2,7 +2,7 @@
 
 from spo.runtime import library_env
 
-library_env.prepare()
+library_env.set_library_env()
 
 import pytest
 import torch

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from spo.runtime import library_env
 
-library_env.prepare()
+library_env.set_library_env()
 
 HERE = Path(__file__).parent
 TESTS = ("learning", "probes", "improve", "trust_region", "encoders", "objectives", "mujoco", "resume", "results")

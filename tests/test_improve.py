@@ -496,7 +496,7 @@ def test_acting_in_numpy_equals_torch(activation, hidden):
 
 TANH = """
 import torch
-from spo.speed import compiled
+from spo.runtime.torch_tuning import compiled
 
 class Tanh:
     def __call__(self, x):

@@ -12,7 +12,7 @@ from spo.runtime import library_env
 MEASURED = """
 import resource, sys
 import numpy as np
-from spo.speed import keep_freed_memory
+from spo.runtime.torch_tuning import keep_freed_memory
 if sys.argv[1] == "kept":
     keep_freed_memory()
 for _ in range(3):
@@ -26,7 +26,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 def test_the_settings_are_made_and_those_of_the_user_are_left_alone(monkeypatch, has_avx512):
     monkeypatch.setattr(os, "environ", {"GOMP_SPINCOUNT": "7"})
     monkeypatch.setattr(library_env, "_has_avx512", lambda: has_avx512)
-    library_env.prepare()
+    library_env.set_library_env()
     assert os.environ["GOMP_SPINCOUNT"] == "7" and os.environ["OPENBLAS_NUM_THREADS"] == "1"
     assert os.environ.get("OPENBLAS_CORETYPE") == ("Haswell" if has_avx512 else None)
 
@@ -39,9 +39,7 @@ def test_the_command_line_makes_them_before_numpy_is_imported():
 
 
 def test_they_can_be_made_as_the_documentation_says():
-    code = (
-        "import sys, spo; spo.runtime.library_env.prepare(); print({'numpy', 'torch', 'gymnasium'} & set(sys.modules))"
-    )
+    code = "import sys, spo; spo.set_library_env(); print({'numpy', 'torch', 'gymnasium'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 

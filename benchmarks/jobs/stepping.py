@@ -6,7 +6,7 @@ than those of an untrained one, which falls at once and starts again in the air.
 
 from spo.runtime import library_env
 
-library_env.prepare()  # as for training
+library_env.set_library_env()  # as for training
 
 from jobs.job import Job, Ready, run
 from jobs.spo import settings, step_as_asked, way_of_stepping

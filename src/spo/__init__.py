@@ -16,6 +16,7 @@ _HOME = {
     "load": "spo.runs.evaluate",
     "make_config": "spo.config.sources",
     "resume": "spo.runs.resume",
+    "set_library_env": "spo.runtime.library_env",
     "train": "spo.runs.start",
 }
 

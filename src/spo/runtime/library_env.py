@@ -12,7 +12,7 @@ WITH_AVX512 = {"OPENBLAS_CORETYPE": "Haswell"}
 as small as these lose nothing with AVX2."""
 
 
-def prepare() -> None:
+def set_library_env() -> None:
     """Makes this process and its children fast at training; what the user has set is left alone."""
     for name, value in (SETTINGS | (WITH_AVX512 if _has_avx512() else {})).items():
         os.environ.setdefault(name, value)
