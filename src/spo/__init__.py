@@ -9,6 +9,10 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Config": "spo.config.config",
+    "ConfigError": "spo.errors",
+    "CorruptRunError": "spo.errors",
+    "DivergenceError": "spo.errors",
+    "EnvError": "spo.errors",
     "Policy": "spo.models.policy",
     "Run": "spo.runs.start",
     "SpoError": "spo.errors",

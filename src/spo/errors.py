@@ -1,4 +1,4 @@
-"""The one exception that users meet."""
+"""The exceptions that users meet: SpoError, and a kind for each thing that a program may want to tell apart."""
 
 LONGEST = 2000
 
@@ -8,6 +8,22 @@ class SpoError(Exception):
 
     def __init__(self, sentence: str):
         super().__init__(printable(sentence))
+
+
+class ConfigError(SpoError):
+    """A setting that is unknown, out of range, or does not go with another or with the environment's spaces."""
+
+
+class EnvError(SpoError):
+    """An environment that cannot be made, raised, hung, or returned what no environment may."""
+
+
+class DivergenceError(SpoError):
+    """Training whose numbers stopped being finite."""
+
+
+class CorruptRunError(SpoError):
+    """A file of a run, a checkpoint or a policy that is damaged or not what a run leaves."""
 
 
 def printable(text: str) -> str:
