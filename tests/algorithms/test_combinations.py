@@ -20,7 +20,7 @@ from spo.runs.console import announce
 from spo.runs.directory import RunDirectory
 from spo.runs.loggers import ProgressLogger, TensorBoardLogger
 
-DOCUMENTED = (Path(__file__).parent.parent / "docs" / "metrics.md").read_text()
+DOCUMENTED = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
 SOMETIMES = {"episodes_cut", "beta", "epsilon", "step_fraction"}
 """Documented metrics that only some runs have."""
 OWN = {"ppo-penalty": {"beta"}, "spo-adaptive": {"epsilon"}, "trpo": {"step_fraction"}}

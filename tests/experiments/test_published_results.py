@@ -13,7 +13,7 @@ from spo.experiments.results import Results
 from spo.experiments.sweep import Sweep
 from spo.runs.directory import RunDirectory
 
-PUBLISHED = Path(__file__).parent.parent / "results" / "table1-1M"
+PUBLISHED = Path(__file__).parents[2] / "results" / "table1-1M"
 TASKS = ("Hopper-v4", "HalfCheetah-v4", "Humanoid-v4")
 VARIANTS = ("ppo-3", "spo-3", "ppo-7", "spo-7")
 

@@ -24,7 +24,7 @@ from spo.experiments.results import Entry, Results
 from spo.experiments.run_sweep import bench, check_settings, left_to_do
 from spo.experiments.sweep import Sweep
 from spo.runs.record import read_record
-from waiting import PATIENCE, children, wait_for
+from waiting import HELPERS, PATIENCE, children, wait_for
 
 TINY = {"envs": 2, "horizon": 16, "epochs": 2, "minibatches": 2, "hidden": [8], "critic_hidden": [8], "compile": "off"}
 
@@ -270,7 +270,8 @@ def test_mixed_versions_are_seen(copy):
 def driver_of(path: Path, plan: str = "tiny()", executor: str = "local") -> subprocess.Popen:
     """`bench` in a process of its own."""
     program = f"from test_sweep import *; bench({plan}, Path({str(path)!r}), jobs=2, executor={executor!r})"
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    paths = [str(Path(__file__).parent), str(HELPERS), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen([sys.executable, "-c", program], env=environment, **pipes)
 

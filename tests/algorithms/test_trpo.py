@@ -3,11 +3,11 @@
 import gymnasium as gym
 import pytest
 import torch
+from test_minibatch_update import batch_of
 
 from probes import iterate, training
 from spo.algorithms.losses import standardized
 from spo.algorithms.trpo import conjugate_gradient
-from test_improve import batch_of
 
 SETTINGS = {"objective": "trpo", "envs": 4, "horizon": 64, "normalize_reward": "off"}
 

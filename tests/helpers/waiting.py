@@ -10,6 +10,10 @@ PATIENCE = float(os.environ.get("SPO_TEST_PATIENCE", 600))
 test that passes. Where a test must fail, as with mutations, the environment says less."""
 
 
+HELPERS = Path(__file__).parent
+"""Where Python, started in a process of its own, finds these modules."""
+
+
 def wait_for(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + PATIENCE
     while not condition():

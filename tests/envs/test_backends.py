@@ -25,7 +25,7 @@ from spo.envs.subproc import SubprocVecEnv
 from spo.envs.sync import SyncVecEnv
 from spo.envs.watchdog import WatchdogVecEnv
 from spo.errors import SpoError
-from waiting import PATIENCE, is_alive, wait_for
+from waiting import HELPERS, PATIENCE, is_alive, wait_for
 
 needs_envpool = pytest.mark.skipif(find_spec("envpool") is None, reason="needs the extra envpool")
 needs_mujoco = pytest.mark.skipif(find_spec("mujoco") is None, reason="needs the extra mujoco")
@@ -358,7 +358,7 @@ def test_python_ends_though_nobody_closed_the_environments(backend):
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
-        cwd=os.path.dirname(__file__),
+        cwd=HELPERS,
         text=True,
         capture_output=True,
         timeout=PATIENCE,
@@ -382,9 +382,7 @@ def test_an_environment_that_cannot_be_sent_is_named():
 
 def script(code: str, *arguments: str, wait: bool = True):
     command = [sys.executable, "-c", textwrap.dedent(code), *arguments]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=os.path.dirname(__file__)
-    )
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=HELPERS)
     return process.communicate(timeout=PATIENCE) + (process.returncode,) if wait else process
 
 
