@@ -1,5 +1,8 @@
 """The exceptions that users meet: SpoError, and a kind for each thing that a program may want to tell apart."""
 
+import difflib
+from collections.abc import Iterable
+
 LONGEST = 2000
 
 
@@ -37,3 +40,9 @@ def _cut(text: str) -> str:
 
 def _visible(letter: str) -> str:
     return " " if letter.isspace() else ascii(letter)[1:-1]
+
+
+def suggest(name: str, accepted: Iterable[str]) -> str:
+    """Name the accepted word that is nearest to a wrong one, in brackets for a sentence; nothing if none is near."""
+    nearest = difflib.get_close_matches(name[:100].lower(), list(accepted), n=1)
+    return f" (did you mean {nearest[0]}?)" if nearest else ""

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from spo import cli
+from spo.cli.training import parse_train
 from spo.errors import SpoError
 from waiting import PATIENCE
 
@@ -122,7 +123,7 @@ def test_a_missing_extra_is_named_with_its_install(missing, extra, arguments, tm
 
 
 def settings_of(*arguments: str):
-    return cli.parse_train(list(arguments))
+    return parse_train(list(arguments))
 
 
 def test_steps_are_written_in_many_ways():

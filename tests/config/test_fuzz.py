@@ -17,6 +17,7 @@ import pytest
 import spo
 from crash import SHORT
 from spo import cli
+from spo.cli.training import parse_train
 from spo.config.fields import parse_key_values
 from spo.config.sources import make_config
 from spo.config.validation import FIELDS, RANGES, flag
@@ -513,7 +514,7 @@ def test_a_name_that_is_too_long_holds_no_policy():
 
 def test_the_last_of_a_doubled_flag_decides(shell):
     """Also for the flags that decide the defaults of all others."""
-    config = cli.parse_train(["CartPole-v1", "--preset", "atari", "--preset", "classic"])
+    config = parse_train(["CartPole-v1", "--preset", "atari", "--preset", "classic"])
     assert config.preset == "classic" and config.horizon == 128 and config.clip_reward == "off"
 
 

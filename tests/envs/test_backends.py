@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from probes import Counting, EndlessReward, iterate, training
-from spo.cli import parse_train
+from spo.cli.training import parse_train
 from spo.config.sources import make_config
 from spo.envs import shared_memory
 from spo.envs.factory import choose_backend

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from spo import cli
+from spo.cli.training import parse_train
 from spo.errors import SpoError
 from spo.experiments import statistics
 from spo.experiments.agreement import comparisons, pairs
@@ -517,7 +518,7 @@ def test_the_commands_make_the_runs_again(sweep, whole, monkeypatch):
     commands = re.findall("<pre>([^<]+)", whole)[-1].splitlines()
     assert len(commands) == 12
     monkeypatch.chdir(sweep.path)
-    config = cli.parse_train(shlex.split(next(line for line in commands if "Dale-v0/spo/3" in line))[2:])
+    config = parse_train(shlex.split(next(line for line in commands if "Dale-v0/spo/3" in line))[2:])
     assert (config.env, config.objective, config.seed) == ("Dale-v0", "spo", 3)
     assert (config.steps, config.horizon, config.out) == (sweep.plan.steps, 250, None)
 

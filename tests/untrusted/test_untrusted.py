@@ -23,6 +23,7 @@ import spo
 from crash import SHORT
 from hostile import OPENERS, heard, sandboxed
 from spo import cli
+from spo.cli.training import parse_train
 from spo.models.normalization import ObservationNormalizer
 from spo.models.policy import Policy, PolicySpec
 from spo.models.policy_files import load_policy, save_policy
@@ -670,10 +671,10 @@ def test_a_module_is_imported_once_the_user_repeats_it(run, tmp_path, monkeypatc
     recorded(objective="friendly:f")(tmp_path / "copy")
     file = ["--config", str(tmp_path / "copy" / "config.json")]
     with pytest.raises(spo.SpoError, match="names a module: repeat --objective friendly:f to import it"):
-        cli.parse_train(["CartPole-v1", *file])
+        parse_train(["CartPole-v1", *file])
     assert "friendly" not in sys.modules
-    assert cli.parse_train(["CartPole-v1", *file, "--objective", "spo"]).objective == "spo"
-    assert cli.parse_train(["CartPole-v1", *file, "--objective", "friendly:f"]).resolved_objective
+    assert parse_train(["CartPole-v1", *file, "--objective", "spo"]).objective == "spo"
+    assert parse_train(["CartPole-v1", *file, "--objective", "friendly:f"]).resolved_objective
     assert spo.resume(tmp_path / "copy", objective="friendly:f", quiet=True).summary["env_steps"] == BRIEF["steps"]
 
 
@@ -873,10 +874,10 @@ def test_configuration_files(tmp_path, marker):
         for name, (content, _) in SETTINGS.items():
             (tmp_path / name).write_bytes(content)
             command = ["CartPole-v1", "--config", str(tmp_path / name)]
-            said[name] = {"command": heard(cli.parse_train, command)}
+            said[name] = {"command": heard(parse_train, command)}
         for kind, make in (STRANGERS | OTHERS).items():
             make(tmp_path / "mine.toml")
-            said[kind] = {"command": heard(cli.parse_train, ["X-v0", "--config", str(tmp_path / "mine.toml")])}
+            said[kind] = {"command": heard(parse_train, ["X-v0", "--config", str(tmp_path / "mine.toml")])}
             swapped("mine.toml", lambda path: None)(tmp_path)
         return said
 
