@@ -13,9 +13,9 @@ import torch
 
 from spo.errors import SpoError
 from spo.integrations.hosts import HOSTS, Host, numbers
-from spo.integrations.objective import GIVEN, fitting_objectives, make_hosted, ratio_of, why_not
+from spo.integrations.objective import GIVEN, fitting_objectives, make_hosted, why_not
 from spo.integrations.rewriting import find_expressions, rewrite
-from spo.objectives import OBJECTIVES, Objective, ppo_clip, spo
+from spo.objectives import OBJECTIVES, Objective, ppo_clip, ratio_of, spo
 
 HOST = Host("example", "torch", oldest="1.0", tested="2.13.0", epsilon="clip_range")
 

@@ -5,11 +5,12 @@ import jax.numpy as jnp
 
 from spo.errors import SpoError
 from spo.integrations.hosts import Host
-from spo.integrations.objective import LARGEST_LOG_RATIO, HostedObjective, make_hosted
+from spo.integrations.objective import HostedObjective, make_hosted
+from spo.objectives import LARGEST_LOG_RATIO
 
 
 def ratio_of(log_ratio: jax.Array) -> jax.Array:
-    """exp(log r) with its value and slope capped at e¹⁵, as `spo.integrations.objective.ratio_of`."""
+    """exp(log r) with its value and slope capped at e¹⁵, as `spo.objectives.ratio_of`."""
     capped = LARGEST_LOG_RATIO + (log_ratio - jax.lax.stop_gradient(log_ratio))
     return jnp.exp(jnp.where(log_ratio > LARGEST_LOG_RATIO, capped, log_ratio))
 

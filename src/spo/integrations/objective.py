@@ -9,21 +9,10 @@ from spo.errors import SpoError
 from spo.integrations.hosts import Host
 from spo.objectives import OBJECTIVES, Objective, find_objective, inputs_of, namespace, settings_of
 
-LARGEST_LOG_RATIO = 15.0
 GIVEN = ("ratio", "log_ratio", "advantage")
 """What every host gives an objective."""
 KEPT = ("ratio_deviation", "ratio_deviation_max", "ratio_deviation_sample_max")
 """What is kept of the ratios: mean |r − 1| over the minibatches, the largest of their means, the largest of all."""
-
-
-def ratio_of(log_ratio: Tensor) -> Tensor:
-    """exp(log r) with its value and slope capped at e¹⁵, as in the trainer: no overflow, and a way back.
-
-    Every ratio below the cap keeps its bits. A guard on the ratio itself would come too late: the gradient of an
-    exponential that has overflowed is 0·∞.
-    """
-    capped = LARGEST_LOG_RATIO + (log_ratio - log_ratio.detach())
-    return torch.where(log_ratio > LARGEST_LOG_RATIO, capped, log_ratio).exp()
 
 
 class HostedObjective:

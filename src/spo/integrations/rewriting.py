@@ -16,7 +16,7 @@ from types import FunctionType
 
 from spo.errors import SpoError
 from spo.integrations.hosts import Host
-from spo.integrations.objective import ratio_of
+from spo.objectives import ratio_of
 
 SMALLER, LARGER = ("min", "minimum"), ("max", "maximum")
 CLIPS = ("clamp", "clip")

@@ -19,7 +19,8 @@ from rl_games.common import common_losses
 from torch import Tensor
 
 from spo.errors import SpoError
-from spo.integrations.objective import make_hosted, ratio_of
+from spo.integrations.objective import make_hosted
+from spo.objectives import ratio_of
 
 HOST = HOSTS["rl_games"]
 
