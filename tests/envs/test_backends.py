@@ -406,10 +406,10 @@ def test_workers_end_with_a_killed_parent():
     process = script(
         """
         import time
-        from spo.envs.making import EnvMaker
-        from spo.envs.processes import Processes
+        from spo.envs.make import EnvMaker
+        from spo.envs.subproc import SubprocVecEnv
         if __name__ == "__main__":
-            envs = Processes(EnvMaker("CartPole-v1", {}), 2, seed=1, workers=2, timeout=600.0)
+            envs = SubprocVecEnv(EnvMaker("CartPole-v1", {}), 2, seed=1, workers=2, timeout=600.0)
             envs.reset()
             print(*(worker.process.pid for worker in envs.workers), flush=True)
             time.sleep(600)
@@ -429,12 +429,12 @@ def test_no_worker_imports_torch():
         """
         import numpy as np
         from probes import Witness
-        from spo.envs.in_process import InProcess
-        from spo.envs.processes import Processes
-        from spo.envs.shared import shared_envs
+        from spo.envs.sync import SyncVecEnv
+        from spo.envs.subproc import SubprocVecEnv
+        from spo.envs.shared_memory import shared_envs
         if __name__ == "__main__":
-            here = lambda share: InProcess(Witness, share, seed=1)
-            for envs in (shared_envs(Witness, here, 2, 2, 1, "auto", 9), Processes(Witness, 2, 1, 2, 60.0)):
+            here = lambda share: SyncVecEnv(Witness, share, seed=1)
+            for envs in (shared_envs(Witness, here, 2, 2, 1, "auto", 9), SubprocVecEnv(Witness, 2, 1, 2, 60.0)):
                 envs.reset()
                 print(*envs.step(np.zeros(2, np.int64)).observation[:, 0])
                 envs.close()

@@ -67,7 +67,8 @@ def test_folding_a_layer_changes_neither_its_values_nor_its_gradients(shape):
 def test_a_layer_is_folded_only_where_a_gradient_is_wanted(monkeypatch):
     layer, image, folds = SpaceToDepthConv2d(5, 6, 4, 2), torch.randn(2, 5, 20, 20), []
     monkeypatch.setattr(
-        "spo.models.cpu_convolutions.folded", lambda *arguments: folds.append(arguments) or space_to_depth(*arguments)
+        "spo.models.cpu_convolutions.space_to_depth",
+        lambda *arguments: folds.append(arguments) or space_to_depth(*arguments),
     )
     with torch.no_grad():
         layer(image)

@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 
 import spo
-import spo.algorithms.adam
-import spo.runs.resume
 import spo.trainer
 from crash import SHORT, child, remains, start_or_resume
 from probes import Probe, training
@@ -29,7 +27,7 @@ class Inject:
     def __init__(self, what: str, bad: float, iteration: int, place: int):
         self.what, self.bad, self.iteration, self.place = what, bad, iteration, place
 
-    def __call__(self, training: spo.runs.resume.Trainer, row: dict) -> None:
+    def __call__(self, training: spo.trainer.Trainer, row: dict) -> None:
         if training.iteration == self.iteration:
             getattr(self, self.what)(training)
 
@@ -70,7 +68,9 @@ class Inject:
 
         def step(*arguments):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("spo.algorithms.adam.gradient", self._poisoned(spo.algorithms.adam.gradient))
+                patch.setattr(
+                    "spo.algorithms.minibatch_update.gradient", self._poisoned(spo.algorithms.minibatch_update.gradient)
+                )
                 return stepper(*arguments)
 
         training.improve.epochs.step = step
