@@ -22,11 +22,18 @@ from spo.experiments.figure_data.objective_curves import (
 )
 from spo.experiments.figure_data.recorded_ratios import read_ratios
 from spo.experiments.figures import FIGURES
-from spo.experiments.figures.fig2 import LARGEST_DRAWN, MOST_FOLLOWED, MOST_POINTS, followed, last_epoch, scattered
+from spo.experiments.figures.fig2 import (
+    LARGEST_DRAWN,
+    MOST_FOLLOWED,
+    MOST_POINTS,
+    follow_samples,
+    last_epoch,
+    scatter_samples,
+)
 from spo.experiments.figures.fig3 import draw_gradients
-from spo.experiments.figures.fig7 import draw_toy
+from spo.experiments.figures.fig7 import draw_one_batch
 from spo.experiments.figures.objectives import draw_objectives
-from spo.experiments.figures.style import FORMATS, LOOKS, look_of, pyplot, save
+from spo.experiments.figures.style import FORMATS, STYLES, pyplot, save, style_of
 from spo.models.distributions import Gaussian
 from spo.objectives import OBJECTIVES
 
@@ -43,12 +50,12 @@ def drawn_twice(figure: str, out: Path, *arguments: str, name: str | None = None
 
 
 def test_every_objective_has_a_look_of_its_own():
-    assert set(LOOKS) == set(OBJECTIVES)
-    looks = LOOKS.values()
-    for kind in ([look.label for look in looks], [look.marker for look in looks]):
+    assert set(STYLES) == set(OBJECTIVES)
+    styles = STYLES.values()
+    for kind in ([style.label for style in styles], [style.marker for style in styles]):
         assert len(set(kind)) == len(OBJECTIVES)
-    assert len({(look.colour, look.line) for look in looks}) == len(OBJECTIVES)
-    assert look_of("mine:function").label == "mine:function"
+    assert len({(style.colour, style.line) for style in styles}) == len(OBJECTIVES)
+    assert style_of("mine:function").label == "mine:function"
 
 
 def test_drawing_needs_no_torch():
@@ -163,7 +170,7 @@ def test_the_scatter_holds_samples_of_the_run(tmp_path):
     ratio = ratios(0.3, epochs=3, samples=3000)
     ratio[:, :1000] = 1e9
     (recorded,) = read_ratios((write_run(tmp_path / "run", "spo", {1: ratio}),), None)
-    epoch, deviation, advantage = scattered(recorded)
+    epoch, deviation, advantage = scatter_samples(recorded)
     assert len(epoch) == 3 * MOST_POINTS
     for number in (1, 2, 3):
         is_there = np.round(epoch) == number
@@ -198,7 +205,7 @@ def test_followed_samples_keep_their_ratio_and_advantage_from_epoch_to_epoch(tmp
     ratio = ratios(0.3, epochs=100, samples=200)
     ratio[:, :100] = 1e9
     (recorded,) = read_ratios((write_run(tmp_path / "run", "spo", {1: ratio}),), None)
-    deviation, advantage = followed(recorded)
+    deviation, advantage = follow_samples(recorded)
     assert deviation.shape == (101, MOST_FOLLOWED) and advantage.shape == (100, MOST_FOLLOWED)
     samples = advantage[0].astype(int)
     assert len(set(samples)) == MOST_FOLLOWED and (advantage.astype(int) == samples).all()
@@ -291,7 +298,7 @@ def test_figure_3(tmp_path):
 
 @pytest.fixture(scope="module")
 def optimized() -> dict:
-    return one_batch.toy_curves(seeds=1)
+    return one_batch.one_batch_curves(seeds=1)
 
 
 def test_what_figure_7_shows(optimized):
@@ -309,14 +316,14 @@ def test_what_figure_7_shows(optimized):
 
 def test_a_few_samples_all_reach_their_bound():
     """Where the network can give each sample its ratio: mean|r − 1| = ε and mean(r·A) = ε·mean|A|, as A has mean 0."""
-    data = one_batch.toy_curves(names=("spo", "simple"), seeds=1, steps=150, samples=32)
-    best = 0.2 * one_batch.Problem.drawn(1, 32).advantage.abs().mean().item()
+    data = one_batch.one_batch_curves(names=("spo", "simple"), seeds=1, steps=150, samples=32)
+    best = 0.2 * one_batch.Problem.draw(1, 32).advantage.abs().mean().item()
     for curves in data["curves"].values():
         assert curves["surrogate"][0][0] == pytest.approx(0, abs=1e-6) and curves["ratio_deviation"][0][0] == 0
         assert curves["surrogate"][0][-1] == pytest.approx(best, abs=2e-3)
         assert curves["ratio_deviation"][0][-1] == pytest.approx(0.2, abs=4e-3)
         assert len(curves["surrogate"][0]) == 151
-    assert data == one_batch.toy_curves(names=("spo", "simple"), seeds=1, steps=150, samples=32)
+    assert data == one_batch.one_batch_curves(names=("spo", "simple"), seeds=1, steps=150, samples=32)
 
 
 def test_the_number_of_threads_is_given_back():
@@ -333,9 +340,9 @@ def test_the_number_of_threads_is_given_back():
 def test_figure_7(tmp_path, monkeypatch):
     curves = {"surrogate": [[0.0, 1.0], [0.0, 3.0]], "ratio_deviation": [[0.0, 0.1], [0.0, 0.2]]}
     data = {"epsilon": 0.25, "curves": {"spo": curves, "simple": curves}}
-    monkeypatch.setattr(one_batch, "toy_curves", lambda: data)
+    monkeypatch.setattr(one_batch, "one_batch_curves", lambda: data)
     drawn_twice("fig7", tmp_path)
-    figure = draw_toy(data)
+    figure = draw_one_batch(data)
     surrogate, deviation = figure.axes
     assert [line.get_ydata().tolist() for line in surrogate.lines] == [[0.0, 2.0], [0.0, 2.0]]
     assert deviation.lines[0].get_ydata()[-1] == pytest.approx(0.15)

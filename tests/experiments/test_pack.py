@@ -18,7 +18,7 @@ from crash import DiskFullAt
 from spo import cli
 from spo.errors import SpoError
 from spo.experiments.figures import learning_curves
-from spo.experiments.history import BINS, CURVES, SUMMARY, History, filled, from_files, from_rows, packed
+from spo.experiments.history import BINS, CURVES, SUMMARY, History, fill_gaps, from_files, from_rows, pack_history
 from spo.experiments.pack import STAGING, pack
 from spo.experiments.plan import Cell
 from spo.experiments.report.page import make_report
@@ -53,7 +53,7 @@ def history_of(rows: list[dict], episodes: list[dict], last: float = 0.1) -> His
 
 def read_back(history: History, path: Path) -> History:
     path.mkdir(parents=True, exist_ok=True)
-    for name, content in packed(history).items():
+    for name, content in pack_history(history).items():
         (path / name).write_bytes(content)
     return from_files(RunDirectory(path))
 
@@ -87,8 +87,8 @@ def by_bin(rows: list[dict], name: str, points: int, total: int) -> dict[int, li
 
 def test_a_bin_without_a_value_repeats_the_one_before():
     nothing = np.nan
-    assert filled(np.array([nothing, 3, nothing, nothing, 5, nothing])).tolist() == [3, 3, 3, 3, 5, 5]
-    assert np.isnan(filled(np.full(3, nothing))).all()
+    assert fill_gaps(np.array([nothing, 3, nothing, nothing, 5, nothing])).tolist() == [3, 3, 3, 3, 5, 5]
+    assert np.isnan(fill_gaps(np.full(3, nothing))).all()
 
 
 @pytest.mark.parametrize("count", [0, 5, 900])
@@ -109,7 +109,7 @@ def test_numbers_are_kept_exactly_and_curves_to_four_digits(tmp_path, count):
         for key, values in curve.items():
             np.testing.assert_allclose(kept[key], values, rtol=DIGITS, atol=0)
     assert np.isnan(history.metrics["epsilon"]["mean"][:210]).all() and history.metric_curve("epsilon", 100)[0] > 0.2
-    assert packed(again) == packed(history)  # packed twice is packed once
+    assert pack_history(again) == pack_history(history)  # packed twice is packed once
     with pytest.raises(SpoError, match="has no return over the last 0.5 of the steps"):
         again.summary(0.5)
 
@@ -119,7 +119,7 @@ def test_a_run_of_ten_million_steps_is_small():
     generator = np.random.default_rng(0)
     rows = rows_of(4_883, 2_048, generator, metrics=22)
     history = history_of(rows, episodes_of(80_000, 10_000_384, generator))
-    assert sum(map(len, packed(history).values())) < 75_000  # and 5 kB for config and status
+    assert sum(map(len, pack_history(history).values())) < 75_000  # and 5 kB for config and status
 
 
 # Reports and figures

@@ -24,12 +24,12 @@ from spo.errors import SpoError
 from spo.experiments import statistics
 from spo.experiments.agreement import comparisons, pairs
 from spo.experiments.command_lines import sweep_command
-from spo.experiments.figures.style import looks_of, told_apart
-from spo.experiments.plan import Cell, narrowed, read_suite
+from spo.experiments.figures.style import make_distinct, styles_for
+from spo.experiments.plan import Cell, read_suite, restrict
 from spo.experiments.report.markup import element, join, short, signed
 from spo.experiments.report.page import POLICY, make_report, page
 from spo.experiments.results import Results
-from spo.experiments.scores import compared
+from spo.experiments.scores import compare_variants
 from spo.experiments.sweep import Sweep
 from sweeps import VERSIONS, deviation, level, make_plan, make_sweep, scores_by_hand, write_run
 from waiting import PATIENCE
@@ -113,12 +113,12 @@ def test_the_table_has_the_numbers_of_the_results(sweep, whole):
     for task in plan.tasks:
         for column, variant in enumerate(plan.variants, 1):
             entry, (text, numbers) = results.entry(task, variant), parsed.cell("results", task, column)
-            assert numbers == [entry.mean, entry.spread, entry.deviation]
+            assert numbers == [entry.mean, entry.std, entry.deviation]
             runs = [Cell(task, variant, seed) for seed in (1, 2, 3)]
             assert entry.mean == pytest.approx(np.mean([level(plan, cell) for cell in runs]))
-            assert entry.spread == pytest.approx(np.std([level(plan, cell) for cell in runs], ddof=1))
+            assert entry.std == pytest.approx(np.std([level(plan, cell) for cell in runs], ddof=1))
             assert entry.deviation == pytest.approx(max(deviation(plan, cell) for cell in runs))
-            assert text == f"{short(entry.mean)} ± {short(entry.spread, entry.mean)}deviation {short(entry.deviation)}"
+            assert text == f"{short(entry.mean)} ± {short(entry.std, entry.mean)}deviation {short(entry.deviation)}"
 
 
 def test_the_best_return_of_each_task_is_bold(tmp_path):
@@ -178,9 +178,9 @@ def test_pictures_say_what_they_show(sweep, whole):
 
 def test_variants_look_different():
     for suite in ("table1", "fig4", "fig6", "layers-minibatches", "width"):
-        looks = told_apart(looks_of(read_suite(suite).variants))
-        assert len({(look.colour, look.line, look.marker) for look in looks.values()}) == len(looks)
-    own = looks_of({"a": {"objective": "mine:a"}, "b": {"objective": "mine:b"}})
+        styles = make_distinct(styles_for(read_suite(suite).variants))
+        assert len({(style.colour, style.line, style.marker) for style in styles.values()}) == len(styles)
+    own = styles_for({"a": {"objective": "mine:a"}, "b": {"objective": "mine:b"}})
     assert own["a"].colour != own["b"].colour
 
 
@@ -203,7 +203,7 @@ def test_scores_are_those_of_the_statistics(sweep, whole):
 def test_a_task_that_a_variant_has_no_return_on_is_left_out_and_told(tmp_path):
     missing = tuple(Cell("Hill-v0", "spo", seed) for seed in (1, 2, 3))
     sweep = make_sweep(tmp_path / "sweep", without=missing)
-    assert compared(Results(sweep)).tasks == ("Dale-v0",)
+    assert compare_variants(Results(sweep)).tasks == ("Dale-v0",)
     assert "Left out: Hill-v0: not all variants have a return on it." in report_of(sweep)
 
 
@@ -213,7 +213,7 @@ def test_a_task_on_which_the_normalising_variant_stands_still_is_left_out(tmp_pa
     sweep = make_sweep(tmp_path / "sweep", plan, without=tuple(flat))
     for cell in flat:
         write_run(sweep, cell, returns=lambda share: 7.0)
-    found = compared(Results(sweep))
+    found = compare_variants(Results(sweep))
     assert found.tasks == ("Dale-v0",) and "returns range from 7.0 to 7.0" in found.left_out[0]
 
 
@@ -224,7 +224,7 @@ def test_few_seeds_are_cautioned_about(tmp_path, whole):
 
 
 def test_without_a_variant_to_normalise_by_there_are_no_scores(tmp_path):
-    text = report_of(make_sweep(tmp_path / "sweep", make_plan(normalizes=None, seeds=1)))
+    text = report_of(make_sweep(tmp_path / "sweep", make_plan(baseline=None, seeds=1)))
     assert 'id="scores"' not in text and "#scores" not in text and "one seed" in text
 
 
@@ -237,7 +237,7 @@ PAPER = {
 
 
 def test_signs_are_compared_and_nothing_else(tmp_path):
-    sweep = make_sweep(tmp_path / "sweep", make_plan(paper=PAPER, reduced=("5 of 9 steps",)))
+    sweep = make_sweep(tmp_path / "sweep", make_plan(paper=PAPER, reductions=("5 of 9 steps",)))
     hill, dale = comparisons(Results(sweep))
     assert (hill.gain.agrees, hill.deviation.agrees) == (True, True)
     assert (dale.gain.agrees, dale.deviation.agrees) == (False, False)
@@ -287,7 +287,7 @@ def test_pairs_differ_in_the_objective_alone():
 def test_a_whole_sweep_says_so_and_a_reduced_one_in_what(tmp_path, whole):
     assert "Complete: all 12 runs are finished." in whole and "reduced" not in whole
     note = "reduced: 10,000 of 10,000,000 steps, 1 of 5 seeds"
-    reduced = make_plan(seeds=1, paper=PAPER, reduced=("10,000 of 10,000,000 steps", "1 of 5 seeds"))
+    reduced = make_plan(seeds=1, paper=PAPER, reductions=("10,000 of 10,000,000 steps", "1 of 5 seeds"))
     text = report_of(make_sweep(tmp_path / "sweep", reduced))
     assert f'<p class="label">{note}</p>' in text
     assert text.count(f'<b class="label">{note}</b>') == 6  # each table of results and each group of figures
@@ -336,7 +336,7 @@ def test_a_mixture_of_versions_and_departures_are_prominent(tmp_path, whole):
 
 def test_settings_are_common_or_a_variants_own(tmp_path):
     variants = {"ppo": {"objective": "ppo-clip"}, "deep": {"label": "SPO", "objective": "spo", "hidden": [9, 9, 9]}}
-    sweep = make_sweep(tmp_path / "sweep", make_plan(variants=variants, settings={"paper": True}, normalizes=None))
+    sweep = make_sweep(tmp_path / "sweep", make_plan(variants=variants, settings={"paper": True}, baseline=None))
     text = report_of(sweep)
     rows = {row[0][0]: [text for text, _ in row[1:]] for row in Page(text).rows["settings"]}
     assert rows == {"variant": ["hidden", "objective"], "ppo": ["64 64", "ppo-clip"], "SPO": ["9 9 9", "spo"]}
@@ -440,8 +440,8 @@ def hostile(tmp_path_factory):
         tasks=tuple(HOSTILE[:2]),
         variants={name: {"label": name, "objective": name} for name in HOSTILE[:6]},
         settings={everything.replace("\x00", ""): everything},
-        normalizes=HOSTILE[0],
-        reduced=(everything,),
+        baseline=HOSTILE[0],
+        reductions=(everything,),
         paper={HOSTILE[0]: {HOSTILE[0]: (1.0, 2.0)}},
     )
     path = tmp_path_factory.mktemp("sweeps") / "<b>hostile"
@@ -526,7 +526,7 @@ def test_the_commands_make_the_runs_again(sweep, whole, monkeypatch):
 def test_the_command_of_a_suite_says_what_is_less():
     suite = read_suite("table1")
     assert sweep_command(suite, "here") == "spo bench table1 --out here"
-    less = narrowed(suite, steps="1M", seeds=2, tasks=("Ant-v4",), variants=("spo-7", "ppo-7"))
+    less = restrict(suite, steps="1M", seeds=2, tasks=("Ant-v4",), variants=("spo-7", "ppo-7"))
     assert (
         sweep_command(less, "my runs")
         == "spo bench table1 --steps 1000000 --seeds 2 --tasks Ant-v4 --variants ppo-7 spo-7 --out 'my runs'"
@@ -568,7 +568,7 @@ def test_a_directory_without_a_plan(tmp_path):
         ({"tasks": 3}, "is not a plan"),
         ({"paper": {"Hill-v0": {"spo": [1]}}}, "is not a plan"),
         ({"paper": {"Hill-v0": {"spo": ["a", 2]}}}, "'a' stands where a number is needed"),
-        ({"normalizes": "trpo"}, "normalizes 'trpo' is none of its variants"),
+        ({"baseline": "trpo"}, "baseline 'trpo' is none of its variants"),
         ({"wings": 2}, "is not a plan"),
     ],
 )

@@ -23,7 +23,7 @@ from spo.experiments.statistics import (
     iteration_means,
     mean,
     median,
-    normalized,
+    normalize,
     optimality_gap,
     probability_of_improvement,
     profile,
@@ -284,7 +284,7 @@ def test_bounds_of_training():
 
 
 def test_normalised_scores():
-    scores = normalized({"Ant": np.array([-1.0, 4.0, 9.0]), "Hopper": [5.0]}, training_bounds(TRAINING))
+    scores = normalize({"Ant": np.array([-1.0, 4.0, 9.0]), "Hopper": [5.0]}, training_bounds(TRAINING))
     assert {task: runs.tolist() for task, runs in scores.items()} == {"Ant": [0.0, 0.5, 1.0], "Hopper": [1.5]}
 
 
@@ -300,7 +300,7 @@ def test_normalised_scores():
         (lambda: training_bounds({"Ant": [[1.0, math.nan], [2.0]]}), "Ant: .* range from nan to nan"),
         (lambda: training_bounds({"Ant": [[], []]}), "Ant: no finished run of PPO-Clip ended an episode"),
         (
-            lambda: normalized({"Walker": [1.0]}, training_bounds(TRAINING)),
+            lambda: normalize({"Walker": [1.0]}, training_bounds(TRAINING)),
             "Walker: there are no bounds; .*: Ant, Hopper",
         ),
         (lambda: interval(iqm, {}), "there are no scores"),

@@ -19,9 +19,9 @@ from spo.errors import SpoError
 from spo.experiments.compare import plan_of
 from spo.experiments.console import result_table
 from spo.experiments.executors import local
-from spo.experiments.plan import Cell, Plan, narrowed, read_suite, safe, suite_names
+from spo.experiments.plan import Cell, Plan, path_component, read_suite, restrict, suite_names
 from spo.experiments.results import Entry, Results
-from spo.experiments.run_sweep import bench, check_settings, left_to_do
+from spo.experiments.run_sweep import bench, check_settings, find_remaining
 from spo.experiments.sweep import Sweep
 from spo.runs.record import read_record
 from waiting import HELPERS, PATIENCE, children, wait_for
@@ -35,7 +35,7 @@ def tiny(**changes) -> Plan:
     """Eight runs of a second each."""
     fixed = {"suite": "tiny", "title": "Tiny", "source": "a test", "preset": "classic", "settings": TINY}
     values = {"steps": 32 * 20, "seeds": 2, "tasks": ("CartPole-v1", "Acrobot-v1"), "variants": VARIANTS}
-    return Plan(**fixed | values | {"normalizes": "ppo"} | changes)
+    return Plan(**fixed | values | {"baseline": "ppo"} | changes)
 
 
 @pytest.mark.parametrize("name", suite_names())
@@ -43,7 +43,7 @@ def test_every_suite_expands_to_runs_that_could_start(name):
     plan = read_suite(name)
     cells = plan.cells()
     assert len(cells) == len(set(cells)) == len(plan.tasks) * len(plan.variants) * plan.seeds
-    assert plan.normalizes in plan.variants and not plan.note
+    assert plan.baseline in plan.variants and not plan.note
     for variant in plan.variants:
         config = plan.config(Cell(plan.tasks[0], variant, 1))
         assert (config.steps, config.threads, config.seed) == (plan.steps, 1, 1)
@@ -56,7 +56,7 @@ def test_table1_is_the_papers():
     deep = plan.config(Cell("Humanoid-v4", "spo-7", 3))
     assert deep.hidden == (256, 256, 128, 128, 64, 64) and deep.paper and deep.truncation == "terminal"
     assert plan.paper["Humanoid-v4"]["ppo-7"] == [614.1, 2411.845]
-    assert len(read_suite("fig4").variants) == 8 and read_suite("fig4").last == 0.01
+    assert len(read_suite("fig4").variants) == 8 and read_suite("fig4").final_fraction == 0.01
     assert len(read_suite("atari35").tasks) == 35 and len(read_suite("atari-resnet").tasks) == 54
     assert read_suite("fig6").config(Cell("Assault", "ppo-resnet-narrow", 1)).objective_settings == {"epsilon": 0.1}
 
@@ -74,10 +74,10 @@ def test_a_worker_hears_no_ctrl_c_but_is_as_nice_as_its_sweep(tmp_path, monkeypa
 
 def test_variants_of_our_own_run_only_if_named(tmp_path):
     suite, adaptive = read_suite("table1"), ("spo-adaptive-3", "spo-adaptive-7")
-    assert not set(adaptive) & set(narrowed(suite).variants) and not narrowed(suite, seeds=5).note
-    alone = narrowed(suite, variants=adaptive)
+    assert not set(adaptive) & set(restrict(suite).variants) and not restrict(suite, seeds=5).note
+    alone = restrict(suite, variants=adaptive)
     assert tuple(alone.variants) == adaptive and alone.note == "reduced: 0 of 4 variants"
-    beside = narrowed(suite, variants=(*adaptive, *suite.variants))
+    beside = restrict(suite, variants=(*adaptive, *suite.variants))
     assert tuple(beside.variants) == (*suite.variants, *adaptive) and not beside.note
     assert all("(ours)" in beside.label(name) and name not in suite.paper["Ant-v4"] for name in adaptive)
     config = beside.config(Cell("Ant-v4", "spo-adaptive-7", 1))
@@ -85,7 +85,7 @@ def test_variants_of_our_own_run_only_if_named(tmp_path):
     Sweep.begin(tmp_path, suite)
     Sweep.begin(tmp_path, alone)
     added = Sweep.open(tmp_path).plan
-    assert (added.variants, added.normalizes, added.note) == (beside.variants, "ppo-3", "")
+    assert (added.variants, added.baseline, added.note) == (beside.variants, "ppo-3", "")
 
 
 def test_the_study_of_widths_differs_in_the_objective_alone():
@@ -110,10 +110,10 @@ def test_the_study_of_widths_differs_in_the_objective_alone():
 
 
 def test_a_narrowed_plan_says_in_what():
-    plan = narrowed(read_suite("table1"), scale=0.1, seeds=3, tasks=("Hopper-v4",), variants=("spo-7", "ppo-7"))
+    plan = restrict(read_suite("table1"), scale=0.1, seeds=3, tasks=("Hopper-v4",), variants=("spo-7", "ppo-7"))
     assert plan.note == "reduced: 1,000,000 of 10,000,000 steps, 3 of 5 seeds, 1 of 6 tasks, 2 of 4 variants"
-    assert list(plan.variants) == ["ppo-7", "spo-7"] and plan.normalizes is None
-    assert narrowed(read_suite("table1"), steps="10M").note == ""
+    assert list(plan.variants) == ["ppo-7", "spo-7"] and plan.baseline is None
+    assert restrict(read_suite("table1"), steps="10M").note == ""
 
 
 @pytest.mark.parametrize(
@@ -157,13 +157,15 @@ def copy(done, tmp_path):
     return Path(shutil.copytree(done, tmp_path / "sweep"))
 
 
-@pytest.mark.parametrize("is_short", [True, False])
-def test_the_table_explains_its_star_where_there_is_one(done, monkeypatch, is_short):
-    entry = Entry(np.ones(2), np.ones(2), None, (), is_short)
+@pytest.mark.parametrize("from_last_episodes", [True, False])
+def test_the_table_explains_its_star_where_there_is_one(done, monkeypatch, from_last_episodes):
+    entry = Entry(np.ones(2), np.ones(2), None, (), from_last_episodes)
     monkeypatch.setattr(Results, "entry", lambda *_: entry)
     table = result_table(Results(Sweep.open(done)))
     stars = [cell for cell in table.columns[2].cells if cell.endswith("*")]
-    assert (len(stars), "last 8 were taken" in (table.caption or "")) == ((4, True) if is_short else (0, False))
+    assert (len(stars), "last 8 were taken" in (table.caption or "")) == (
+        (4, True) if from_last_episodes else (0, False)
+    )
 
 
 def test_what_is_done_is_not_done_again(copy, capsys):
@@ -183,15 +185,13 @@ def test_a_failed_run_is_a_visible_cell_and_is_retried_only_when_asked(copy, cap
         bench(tiny(), copy, jobs=2)
     out, err = capsys.readouterr()
     assert "[1 runs missing]" in out and "failed: CartPole-v1 · spo · seed 1: its environment broke" in err
-    assert left_to_do(sweep, retry_failed=True) == [cell]
+    assert find_remaining(sweep, retry_failed=True) == [cell]
     bench(tiny(), copy, jobs=2, retry_failed=True)
     assert Results(Sweep.open(copy)).is_complete()
 
 
 def test_a_run_that_cannot_start_is_a_failed_cell(tmp_path):
-    plan = tiny(
-        tasks=("CartPole-v1", "NoSuchTask-v0"), seeds=1, variants={"spo": {"objective": "spo"}}, normalizes=None
-    )
+    plan = tiny(tasks=("CartPole-v1", "NoSuchTask-v0"), seeds=1, variants={"spo": {"objective": "spo"}}, baseline=None)
     with pytest.raises(SpoError, match="1 of 2 runs failed"):
         bench(plan, tmp_path / "sweep", jobs=2)
     (failure,) = Results(Sweep.open(tmp_path / "sweep")).failures()
@@ -202,7 +202,7 @@ def test_a_directory_follows_one_plan(copy):
     with pytest.raises(SpoError, match="holds runs with steps 640, not 1280; name another directory"):
         bench(tiny(steps=1280), copy)
     with pytest.raises(SpoError, match="holds another variant spo; name another directory"):
-        bench(tiny(variants={"spo": {"objective": "spo", "epsilon": 0.1}}, normalizes=None), copy)
+        bench(tiny(variants={"spo": {"objective": "spo", "epsilon": 0.1}}, baseline=None), copy)
     named = Sweep.begin(copy, tiny(tasks=("Pendulum-v1",), seeds=1)).plan
     assert (named.tasks, named.seeds) == (("Pendulum-v1",), 1)
     united = Sweep.open(copy).plan
@@ -215,7 +215,7 @@ def test_a_directory_follows_one_plan(copy):
 def test_a_queue_of_calls_keeps_its_order(done, tmp_path, monkeypatch, capsys):
     """Each call carries out, estimates and tells what it names, and the directory remembers what all of them named."""
     queue = [
-        tiny(tasks=("Acrobot-v1",), variants={"spo": VARIANTS["spo"]}, seeds=1, normalizes=None),
+        tiny(tasks=("Acrobot-v1",), variants={"spo": VARIANTS["spo"]}, seeds=1, baseline=None),
         tiny(tasks=("CartPole-v1",), seeds=1),
         tiny(tasks=("Acrobot-v1",)),
     ]
@@ -242,7 +242,7 @@ def test_a_queue_of_calls_keeps_its_order(done, tmp_path, monkeypatch, capsys):
 
 def test_a_directory_remembers_in_the_suites_order(tmp_path):
     for variants, tasks in ((("spo-7", "ppo-7"), ("Humanoid-v4",)), (("spo-3", "ppo-3"), ("Ant-v4",))):
-        Sweep.begin(tmp_path, narrowed(read_suite("table1"), variants=variants, tasks=tasks, seeds=1))
+        Sweep.begin(tmp_path, restrict(read_suite("table1"), variants=variants, tasks=tasks, seeds=1))
     plan = Sweep.open(tmp_path).plan
     assert (plan.tasks, tuple(plan.variants)) == (("Ant-v4", "Humanoid-v4"), ("ppo-3", "spo-3", "ppo-7", "spo-7"))
     assert plan.note == "reduced: 1 of 5 seeds, 2 of 6 tasks"
@@ -330,12 +330,12 @@ def test_ray_gives_the_same_table(tmp_path):
 
 def test_runs_are_brought_back_where_nothing_is_shared(tmp_path):
     """What a node does that does not see the sweep's directory."""
-    from spo.experiments.executors.ray import carried_out, unpack
+    from spo.experiments.executors.ray import run_on_node, unpack
     from spo.runtime.files import canonical
 
     sweep = Sweep.begin(tmp_path / "sweep", tiny(steps=64, seeds=1))
     cell = Cell("CartPole-v1", "spo", 1)
-    code, content = carried_out(str(tmp_path / "elsewhere"), canonical(sweep.plan.as_json()), tuple(cell))
+    code, content = run_on_node(str(tmp_path / "elsewhere"), canonical(sweep.plan.as_json()), tuple(cell))
     unpack(content, sweep.run(cell).path)
     assert code == 0 and Results(sweep).runs[cell].state == "finished"
 
@@ -376,7 +376,7 @@ def test_a_packed_sweep_says_the_same_and_is_done(copy, tmp_path, capsys, monkey
 
 def test_every_name_is_one_part_of_a_path_of_its_own(tmp_path):
     names = ["", ".", "..", "../x", "a/b", "a_b", "a:b", "a b", "a%3Ab", "é", "\udcff", "\n", "Hopper-v4"]
-    parts = [safe(name) for name in names]
+    parts = [path_component(name) for name in names]
     assert len(set(parts)) == len(names) and parts[-1] == "Hopper-v4"
     for part in parts:
         (tmp_path / part).mkdir()

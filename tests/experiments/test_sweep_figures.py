@@ -15,12 +15,12 @@ from spo import cli
 from spo.errors import SpoError
 from spo.experiments import random_scores, statistics
 from spo.experiments.figures import FIGURES, appendix_a, fig4, learning_curves, score_bars
-from spo.experiments.figures.style import DASHED, DOTTED, FORMATS, line_style, looks_of, pyplot, short_number
+from spo.experiments.figures.style import DASHED, DOTTED, FORMATS, plot_options, pyplot, short_number, styles_for
 from spo.experiments.figures.sweep_notes import seed_count
-from spo.experiments.plan import Cell, narrowed, read_suite, suite_names
+from spo.experiments.plan import Cell, read_suite, restrict, suite_names
 from spo.experiments.report.scores import score_section
 from spo.experiments.results import Results
-from spo.experiments.scores import compared
+from spo.experiments.scores import compare_variants
 from spo.experiments.sweep import Sweep
 from spo.runs.directory import RunDirectory
 from sweep_fixtures import write_sweep
@@ -112,7 +112,7 @@ def test_a_figure_without_its_sweep_names_the_command_that_makes_it(name, tmp_pa
     sentence = refused(name, "--sweep", str(tmp_path / "smoke"))
     assert sentence == f"--sweep {tmp_path / 'smoke'} is of suite smoke; figure {name} shows {command}"
     path = tmp_path / "none"
-    Sweep.begin(path, narrowed(read_suite(suite), seeds=1))
+    Sweep.begin(path, restrict(read_suite(suite), seeds=1))
     assert refused(name, "--sweep", str(path)) == (
         f"--sweep {path} has no finished run; spo bench {suite} --seeds 1 --out {path} goes on with it"
     )
@@ -127,25 +127,25 @@ def test_the_number_of_seeds():
     assert [seed_count(counts) for counts in ([1, 1], [3], [5, 3, 4])] == ["1 seed", "3 seeds", "3 to 5 seeds"]
 
 
-# Looks
+# Styles
 
 
 @pytest.mark.parametrize("suite", [suite for suite in suite_names() if suite != "layers-minibatches"])
 def test_lines_differ_without_colour(suite):
-    looks = looks_of(read_suite(suite).variants)
-    assert len({(look.line, look.marker, look.is_filled) for look in looks.values()}) == len(looks)
+    styles = styles_for(read_suite(suite).variants)
+    assert len({(style.line, style.marker, style.is_filled) for style in styles.values()}) == len(styles)
 
 
 def test_colour_tells_the_objective_and_the_line_the_network():
     plan = read_suite("fig6")
-    looks = looks_of(plan.variants)
-    assert len({looks[name].colour for name in ("ppo-cnn", "ppo-resnet", "ppo-resnet-narrow")}) == 1
-    assert looks["spo-cnn"].colour == looks["spo-resnet"].colour != looks["ppo-cnn"].colour
-    assert looks["spo-cnn"].line == looks["ppo-cnn"].line == DASHED and not looks["spo-cnn"].is_filled
-    assert looks["spo-resnet"].line == looks["ppo-resnet"].line == "-" and looks["spo-resnet"].is_filled
-    assert looks["ppo-resnet-narrow"].line == DOTTED
-    assert [looks[name].label for name in plan.variants] == [plan.label(name) for name in plan.variants]
-    assert line_style(looks["spo-cnn"])["markerfacecolor"] == "white"
+    styles = styles_for(plan.variants)
+    assert len({styles[name].colour for name in ("ppo-cnn", "ppo-resnet", "ppo-resnet-narrow")}) == 1
+    assert styles["spo-cnn"].colour == styles["spo-resnet"].colour != styles["ppo-cnn"].colour
+    assert styles["spo-cnn"].line == styles["ppo-cnn"].line == DASHED and not styles["spo-cnn"].is_filled
+    assert styles["spo-resnet"].line == styles["ppo-resnet"].line == "-" and styles["spo-resnet"].is_filled
+    assert styles["ppo-resnet-narrow"].line == DOTTED
+    assert [styles[name].label for name in plan.variants] == [plan.label(name) for name in plan.variants]
+    assert plot_options(styles["spo-cnn"])["markerfacecolor"] == "white"
 
 
 def test_short_numbers():
@@ -200,7 +200,7 @@ def test_what_a_cnn_reaches_is_a_horizontal_line(fig6):
         assert list(lines_of(axis))[:3] == ["SPO, ResNet-18", "PPO, ResNet-18", "PPO, ResNet-18, ε 0.1"]
         for line, variant in zip(axis.lines[3:], ("spo-cnn", "ppo-cnn"), strict=True):
             assert set(line.get_ydata()) == {fig6.entry(task, variant).mean}
-            assert to_hex(line.get_color()) == looks_of(fig6.plan.variants)[variant].colour.lower()
+            assert to_hex(line.get_color()) == styles_for(fig6.plan.variants)[variant].colour.lower()
     assert [line.get_ydata() for line in figure.axes[1].lines[-2:]] == [[0.1, 0.1], [0.2, 0.2]]
     assert len(figure.axes[1].lines) == 3 + 2
     assert figure.legends[0].get_texts()[-1].get_text() == "ε = 0.1 and 0.2"
@@ -296,7 +296,7 @@ def test_profiles_are_those_of_the_statistics(baselines):
         np.testing.assert_array_equal(lines_of(profile)[label], expected.value)
         np.testing.assert_array_equal(band_of(profile, number), (expected.low, expected.high))
         raw = {task: baselines.curve(task, name, fig4.POINTS)[1] for task in TWO}
-        expected = statistics.curve(statistics.iqm, compared(baselines).normalized(raw))
+        expected = statistics.curve(statistics.iqm, compare_variants(baselines).normalize(raw))
         np.testing.assert_array_equal(lines_of(efficiency)[label], expected.value)
         np.testing.assert_array_equal(band_of(efficiency, number), (expected.low, expected.high))
     assert data.thresholds[0] <= 0 and data.thresholds[-1] >= max(each.max() for each in scores["spo"].values())
@@ -313,7 +313,7 @@ def test_all_variants_are_compared_on_the_same_tasks(tmp_path):
     states = {Cell("Hopper-v4", "spo", seed): "running" for seed in (1, 2)}
     states |= {Cell(task, "spu", seed): "waiting" for task in TWO for seed in (1, 2)}
     results = write_sweep(tmp_path, "fig4", states, tasks=TWO, variants=variants, seeds=2)
-    scores = compared(results).scores()
+    scores = compare_variants(results).scores()
     assert {name: list(tasks) for name, tasks in scores.items()} == {"ppo-clip": ["Ant-v4"], "spo": ["Ant-v4"]}
     data = score_bars.aggregates(results)
     told = "left out: SPU: no run has a return; Hopper-v4: not all variants have a return on it · 1 task, 2 seeds"
@@ -351,7 +351,7 @@ def test_the_report_and_the_figure_leave_out_the_same(tmp_path):
     for seed in (1, 2):
         flatten(results.runs[Cell("Walker2d-v4", "ppo-clip", seed)].directory)
     results = Results(Sweep.open(tmp_path))
-    comparison = compared(results)
+    comparison = compare_variants(results)
     assert comparison.tasks == ("Ant-v4", "HalfCheetah-v4") and list(comparison.returns) == ["ppo-clip", "spo"]
     assert sorted(comparison.seed_counts) == [1, 2, 2, 2]  # what failed is not there, and no 0
     assert [line.split(":")[0] for line in comparison.left_out] == ["Walker2d-v4", "SPU", "Hopper-v4"]

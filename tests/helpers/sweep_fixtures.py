@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from spo.experiments.plan import Cell, Plan, narrowed, read_suite
+from spo.experiments.plan import Cell, Plan, read_suite, restrict
 from spo.experiments.results import Results
 from spo.experiments.sweep import Sweep
 from sweeps import VERSIONS, config_of
@@ -19,7 +19,7 @@ def write_sweep(
 ) -> Results:
     """A sweep of the suite, reduced as told. Runs are finished unless `states` says otherwise (waiting: there is none),
     and end episodes unless they are `silent`."""
-    sweep = Sweep.begin(path, narrowed(read_suite(suite), **reduced) if reduced else read_suite(suite))
+    sweep = Sweep.begin(path, restrict(read_suite(suite), **reduced) if reduced else read_suite(suite))
     for cell in sweep.plan.cells():
         state = (states or {}).get(cell, "finished")
         if state != "waiting":

@@ -17,15 +17,15 @@ from spo.models.distributions import Gaussian
 from spo.theory import command as bench_theory
 from spo.theory.alignment import misalignment, slope_misalignment
 from spo.theory.bounds import (
-    Old,
+    OldPolicy,
     best_of_kl,
     best_of_tv,
+    evaluate,
     kl,
     kl_bound,
     ratio_bound,
     ratio_deviation,
     ratio_penalty,
-    study,
     surrogate,
     tv,
     tv_bound,
@@ -54,19 +54,19 @@ from spo.theory.improvement import (
 from spo.theory.mdp import advantages, performance, state_transitions, visitation
 from spo.theory.regions import (
     action_growth_error,
-    aims,
     bounded_kl,
+    drop_rarest,
     edge_of_kl,
     edge_of_tv,
     gaussian_growth_error,
     gaussian_kl,
     inclusion_margin,
     random_squeeze,
-    squeezed,
-    starved,
+    shift_mass,
+    squeeze,
     strictness_margin,
+    targets,
     within,
-    without_the_rarest,
 )
 
 OBJECTIVES = objective_values()
@@ -85,7 +85,7 @@ def cases(draw, states=state_counts, actions=action_counts, gamma=gammas) -> Cas
 
 
 def with_policy(case: Case, policy: np.ndarray, **changes) -> Case:
-    return dataclasses.replace(case, old=study(case.mdp, policy), **changes)
+    return dataclasses.replace(case, old=evaluate(case.mdp, policy), **changes)
 
 
 # The MDPs themselves, against sums over time
@@ -267,7 +267,7 @@ def test_kl_keeps_its_digits_and_knows_infinity():
 def test_kl_is_unbounded_under_one_bounded_ratio(case, seed):
     for old in case.old.policy:
         assert action_growth_error(old, case.epsilon, np.random.default_rng(seed)) < ROUNDING
-        new = starved(old, taken=2, ratio=1 - case.epsilon, lost=0, rest=1e-250)
+        new = shift_mass(old, taken=2, ratio=1 - case.epsilon, lost=0, rest=1e-250)
         assert new.sum() == pytest.approx(1) and new.min() == 1e-250
         assert new[2] / old[2] == pytest.approx(1 - case.epsilon)
         assert kl(old, new) > 500 * old[0]
@@ -281,7 +281,7 @@ def test_kl_of_gaussians_is_unbounded_under_one_bounded_ratio(seed, dimensions, 
     direction /= np.linalg.norm(direction)
     at = torch.from_numpy(action)
     old = torch.distributions.MultivariateNormal(torch.zeros_like(at), torch.eye(dimensions, dtype=at.dtype))
-    mean, precision = squeezed(action, direction, ratio, std)
+    mean, precision = squeeze(action, direction, ratio, std)
     new = torch.distributions.MultivariateNormal(torch.from_numpy(mean), precision_matrix=torch.from_numpy(precision))
     assert (new.log_prob(at) - old.log_prob(at)).exp().item() == pytest.approx(ratio, rel=1e-5)
     assert gaussian_kl(mean, precision) == pytest.approx(torch.distributions.kl_divergence(old, new).item(), rel=1e-5)
@@ -292,7 +292,7 @@ def test_kl_of_gaussians_is_unbounded_under_one_bounded_ratio(seed, dimensions, 
 @given(seeds, st.integers(1, 8), st.floats(0.05, 1.95), st.floats(1e-3, 0.3))
 def test_the_same_with_the_gaussian_of_the_trainer(seed, dimensions, ratio, std):
     action, axis = np.random.default_rng(seed).normal(size=dimensions), np.eye(dimensions)[0]
-    mean, precision = squeezed(action, axis, ratio, std)
+    mean, precision = squeeze(action, axis, ratio, std)
     log_std = -0.5 * np.log(np.diag(precision))
     old, new = torch.zeros(1, 2 * dimensions).double(), torch.from_numpy(np.concatenate([mean, log_std]))[None]
     at = torch.from_numpy(action)[None]
@@ -314,7 +314,7 @@ def test_the_instances_have_several_dimensions_and_correlations():
 @exactly
 @given(cases())
 def test_kl_is_unbounded_within_tv(case):
-    new = without_the_rarest(case.old.policy)
+    new = drop_rarest(case.old.policy)
     np.testing.assert_allclose(tv(case.old.policy, new), case.old.policy.min(-1))
     np.testing.assert_allclose(new.sum(-1), 1)
     assert np.isinf(kl(case.old.policy, new)).all()
@@ -343,7 +343,7 @@ def test_two_equal_actions_reach_that_bound(case, seed):
 @given(cases(), seeds)
 def test_the_kl_region_lies_within_the_tv_region(case, seed):
     old, delta = case.old.policy, case.delta_kl
-    aim = aims(old, np.random.default_rng(seed))
+    aim = targets(old, np.random.default_rng(seed))
     edge = edge_of_kl(old, aim, delta)
     np.testing.assert_allclose(edge.sum(-1), 1)
     is_reached = kl(old, old + (1 - 1e-6) * (aim - old)) > delta  # else it lies a breath before the aim
@@ -356,7 +356,7 @@ def test_the_kl_region_lies_within_the_tv_region(case, seed):
 @given(cases(), seeds)
 def test_the_edge_of_the_tv_region_lies_outside_the_kl_region(case, seed):
     old, radius = case.old.policy, tv_radius(case.delta_kl)
-    edge = edge_of_tv(old, aims(old, np.random.default_rng(seed)), radius)
+    edge = edge_of_tv(old, targets(old, np.random.default_rng(seed)), radius)
     assert (tv(old, edge) <= radius + ROUNDING).all() and edge.min() >= -ROUNDING
     assert strictness_margin(old, case.delta_kl, np.random.default_rng(seed)).min() > ROUNDING
 
@@ -426,7 +426,7 @@ SIZES = [(1, 3, 40), (2, 2, 60), (2, 3, 8), (3, 2, 16)]
 @given(st.data())
 def test_no_policy_of_a_fine_net_has_a_better_bound(states, actions, points, data):
     case = data.draw(cases(st.just(states), st.just(actions), st.floats(0.2, 0.8)))
-    old, delta = study(case.mdp, (case.old.policy + 0.2) / (1 + 0.2 * actions)), case.delta_kl  # nothing too rare
+    old, delta = evaluate(case.mdp, (case.old.policy + 0.2) / (1 + 0.2 * actions)), case.delta_kl  # nothing too rare
     for best_of, bound, edge_of, radius in (
         (best_of_tv, tv_bound, edge_of_tv, tv_radius(delta)),
         (best_of_kl, kl_bound, edge_of_kl, delta),
@@ -439,7 +439,7 @@ def test_a_bound_with_two_peaks_is_climbed_to_the_higher():
     """The first state takes its best step under any cap on ξ, the second moves only if that is the true ξ."""
     policy = np.array([[0.064, 0.936], [0.207, 0.793]])
     advantage = np.array([[-0.754, 0.754 * 0.064 / 0.936], [-0.088, 0.088 * 0.207 / 0.793]])
-    old = Old(policy, advantage, np.array([0.6, 0.4]), gamma=0.5)
+    old = OldPolicy(policy, advantage, np.array([0.6, 0.4]), gamma=0.5)
     best = best_of_kl(old, 0.242)
     assert kl(policy, best)[1] > 0.001
     assert kl_bound(old, joined(net(policy, edge_of_kl, 0.242, 60))).max() <= kl_bound(old, best) * (1 + 1e-4)
@@ -457,7 +457,7 @@ def mixtures(best: np.ndarray, others: np.ndarray) -> np.ndarray:
 def test_no_step_from_the_best_raises_its_bound(case, seed):
     """The regions are convex, so mixtures with their members lie within; TV is solved without a grid in the states."""
     old, delta, random = case.old, case.delta_kl, np.random.default_rng(seed)
-    aimed = [aims(old.policy, random) for _ in range(10)]
+    aimed = [targets(old.policy, random) for _ in range(10)]
     for best_of, bound, edge_of, radius, tolerance in (
         (best_of_tv, tv_bound, edge_of_tv, tv_radius(delta), 1e-8),
         (best_of_kl, kl_bound, edge_of_kl, delta, 1e-4),

@@ -51,10 +51,10 @@ class BenchArguments(Execution):
 
 @command("bench SUITE", "run a table or figure of the paper (spo bench --help lists them)", BenchArguments)
 def bench(given: BenchArguments) -> None:
-    from spo.experiments.plan import narrowed, read_suite
+    from spo.experiments.plan import restrict, read_suite
     from spo.experiments.run_sweep import bench
 
-    plan = narrowed(read_suite(given.suite), given.scale, given.steps, given.seeds, given.tasks, given.variants)
+    plan = restrict(read_suite(given.suite), given.scale, given.steps, given.seeds, given.tasks, given.variants)
     out = Path(given.out or f"runs/{given.suite}")
     bench(plan, out, given.jobs, given.executor, given.ray_address, given.retry_failed, given.dry_run)
 
@@ -99,9 +99,9 @@ class PackArguments:
 
 @command("pack DIR", "make a sweep's results small enough to publish", PackArguments)
 def pack(given: PackArguments) -> None:
-    from spo.experiments.pack import pack_as_asked
+    from spo.experiments.pack import pack_sweep
 
-    print(pack_as_asked(given.sweep, given.out, given.into, given.rows))
+    print(pack_sweep(given.sweep, given.out, given.into, given.rows))
 
 
 @command("figures NAME", "draw a figure of the paper (spo figures --help lists them)")

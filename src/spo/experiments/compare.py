@@ -8,7 +8,7 @@ from pathlib import Path
 from spo.config.config import Config
 from spo.config.sources import make_config
 from spo.errors import SpoError
-from spo.experiments.plan import Plan, check_seeds, safe
+from spo.experiments.plan import Plan, check_seeds, path_component
 
 OF_EACH_RUN = ("env", "objective", "seed", "steps", "out", "quiet", "config", "threads", "preset")
 
@@ -35,12 +35,12 @@ def plan_of(configs: Mapping[str, Config], seeds: int) -> Plan:
         seeds=seeds,
         tasks=(first.env,),
         variants={name: {"label": name, "objective": name} for name in configs},
-        normalizes="ppo-clip" if "ppo-clip" in configs else None,
-        settings=_asked(first),
+        baseline="ppo-clip" if "ppo-clip" in configs else None,
+        settings=_given_settings(first),
     )
 
 
-def _asked(config: Config) -> dict[str, object]:
+def _given_settings(config: Config) -> dict[str, object]:
     """What a user asked for besides the preset, as JSON has it."""
     usual = vars(make_config(config.env, preset=config.preset, objective=config.objective, paper=config.paper))
     asked = {name: value for name, value in asdict(config).items() if name not in OF_EACH_RUN and value != usual[name]}
@@ -49,4 +49,4 @@ def _asked(config: Config) -> dict[str, object]:
 
 
 def default_directory(env: str) -> Path:
-    return Path("runs") / f"compare-{safe(env)}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return Path("runs") / f"compare-{path_component(env)}-{time.strftime('%Y%m%d-%H%M%S')}"

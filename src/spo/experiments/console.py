@@ -12,7 +12,7 @@ from rich.table import Table
 from spo.errors import SpoError
 from spo.experiments.plan import Cell, Plan
 from spo.experiments.results import Results
-from spo.experiments.run_time import longest_first, seconds_of_all
+from spo.experiments.run_time import seconds_of_all, sort_longest_first
 from spo.experiments.sweep import Sweep
 from spo.runtime.formatting import clock
 
@@ -36,7 +36,7 @@ def print_plan(plan: Plan, out: Path, slots: int) -> None:
     results = Results(Sweep(out, plan))
     left = [cell for cell, run in results.runs.items() if run.state != "finished"]
     print(f"{plan.title}\n{plan.note or 'complete'}")
-    for cell in longest_first(plan, left, results):
+    for cell in sort_longest_first(plan, left, results):
         print(f"  {cell}")
     seconds = clock(seconds_of_all(plan, left, results, slots))
     print(f"{len(left)} of {len(plan.cells())} runs to do, {plan.steps:,} steps each, {slots} at once: about {seconds}")
@@ -105,10 +105,10 @@ def result_table(results: Results) -> Table:
     """Ours beside the paper's; no times, so that the same runs give the same table."""
     plan = results.plan
     has_paper = bool(plan.paper)
-    columns = ["task", "variant", f"return, last {plan.last:.0%}", "maximum ratio deviation"]
+    columns = ["task", "variant", f"return, last {plan.final_fraction:.0%}", "maximum ratio deviation"]
     table = Table(*columns, *(["paper: return", "deviation"] if has_paper else []), title=escape(plan.title))
     entries = {(task, variant): results.entry(task, variant) for task in plan.tasks for variant in plan.variants}
-    notes = [plan.note, SHORT if any(entry.is_short for entry in entries.values()) else ""]
+    notes = [plan.note, SHORT if any(entry.from_last_episodes for entry in entries.values()) else ""]
     table.caption = "\n".join(filter(None, notes)) or None
     for (task, variant), entry in entries.items():
         table.add_row(escape(task), escape(plan.label(variant)), *_entry_cells(entry, has_paper))
@@ -120,8 +120,8 @@ def _entry_cells(entry, has_paper: bool) -> list[str]:
         ours = [escape("; ".join(entry.unfinished)) or "no episode ended", ""]
     else:
         missing = f" [{len(entry.unfinished)} runs missing]" if entry.unfinished else ""
-        mark = " *" if entry.is_short else ""
-        seeds = f"± {entry.spread:.1f} ({len(entry.returns)} seeds)" if len(entry.returns) > 1 else "(1 seed)"
+        mark = " *" if entry.from_last_episodes else ""
+        seeds = f"± {entry.std:.1f} ({len(entry.returns)} seeds)" if len(entry.returns) > 1 else "(1 seed)"
         ours = [escape(f"{entry.mean:.1f} {seeds}{mark}{missing}"), f"{entry.deviation:.4g}"]
     theirs = [f"{number:g}" for number in entry.paper] if entry.paper else ["", ""]
     return ours + (theirs if has_paper else [])

@@ -59,33 +59,33 @@ class History:
         """Mean return of the episodes that ended in each of so many bins."""
         count, mean = self.episodes["count"], self.episodes["mean"]
         sums = np.where(count > 0, mean * count, 0.0)
-        return filled(_divided(_merged(sums, points).sum(1), _merged(count, points).sum(1)))
+        return fill_gaps(_divide(_merge(sums, points).sum(1), _merge(count, points).sum(1)))
 
     def metric_curve(self, name: str, points: int) -> np.ndarray:
         """Mean of a metric in each of so many bins."""
-        return filled(_means(_merged(self.metrics[name]["mean"], points)))
+        return fill_gaps(_average(_merge(self.metrics[name]["mean"], points)))
 
     def peak_curve(self, name: str, points: int) -> np.ndarray:
         """Largest value of a metric in each of so many bins."""
-        return filled(np.fmax.reduce(_merged(self.metrics[name]["max"], points), axis=1))
+        return fill_gaps(np.fmax.reduce(_merge(self.metrics[name]["max"], points), axis=1))
 
 
-def _merged(values: np.ndarray, points: int) -> np.ndarray:
+def _merge(values: np.ndarray, points: int) -> np.ndarray:
     """(points, bins in each): bins join to points that none of them lies across."""
     if BINS % points:
         raise ValueError(f"{BINS} bins cannot be joined to {points}")
     return values.reshape(points, -1)
 
 
-def _means(parts: np.ndarray) -> np.ndarray:
-    return _divided(np.nansum(parts, axis=1), np.isfinite(parts).sum(1))
+def _average(parts: np.ndarray) -> np.ndarray:
+    return _divide(np.nansum(parts, axis=1), np.isfinite(parts).sum(1))
 
 
-def _divided(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def _divide(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return np.divide(sums, counts, out=np.full(len(counts), np.nan), where=counts > 0)
 
 
-def filled(values: np.ndarray) -> np.ndarray:
+def fill_gaps(values: np.ndarray) -> np.ndarray:
     """A bin without a value repeats the one before it (or the first that has one)."""
     known = np.flatnonzero(~np.isnan(values))
     if not len(known):
@@ -145,8 +145,8 @@ def _statistics(values: np.ndarray) -> dict[str, float]:
 
 def _episode_curve(bins: np.ndarray, returns: np.ndarray) -> Curve:
     count = np.bincount(bins, minlength=BINS)
-    mean = _divided(np.bincount(bins, returns, BINS), count)
-    variance = _divided(np.bincount(bins, (returns - mean[bins]) ** 2, BINS), count)
+    mean = _divide(np.bincount(bins, returns, BINS), count)
+    variance = _divide(np.bincount(bins, (returns - mean[bins]) ** 2, BINS), count)
     return {"count": count, "mean": mean, "std": np.sqrt(variance)}
 
 
@@ -154,25 +154,25 @@ def _metric_curve(bins: np.ndarray, values: np.ndarray) -> Curve:
     bins, values = bins[~np.isnan(values)], values[~np.isnan(values)]
     largest = np.full(BINS, -np.inf)
     np.maximum.at(largest, bins, values)
-    mean = _divided(np.bincount(bins, values, BINS), np.bincount(bins, minlength=BINS))
+    mean = _divide(np.bincount(bins, values, BINS), np.bincount(bins, minlength=BINS))
     return {"mean": mean, "max": np.where(np.isnan(mean), np.nan, largest)}
 
 
 # As files
 
 
-def packed(history: History) -> dict[str, bytes]:
+def pack_history(history: History) -> dict[str, bytes]:
     """The two small files of a run."""
     curves = {
         "format": FORMAT,
-        "episodes": {"count": history.episodes["count"].tolist()} | _rounded(history.episodes, ("mean", "std")),
-        "metrics": {name: _rounded(curve, ("mean", "max")) for name, curve in history.metrics.items()},
+        "episodes": {"count": history.episodes["count"].tolist()} | _round(history.episodes, ("mean", "std")),
+        "metrics": {name: _round(curve, ("mean", "max")) for name, curve in history.metrics.items()},
     }
     # No time in the header, so that the same curves give the same bytes.
     return {SUMMARY: canonical(history.numbers), CURVES: gzip.compress(compact(curves), mtime=0)}
 
 
-def _rounded(curve: Curve, names: Iterable[str]) -> dict[str, list[float | int | None]]:
+def _round(curve: Curve, names: Iterable[str]) -> dict[str, list[float | int | None]]:
     return {name: [_short(value) for value in curve[name].tolist()] for name in names}
 
 

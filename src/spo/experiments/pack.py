@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spo.errors import SpoError
-from spo.experiments.history import packed
-from spo.experiments.plan import Plan, united
+from spo.experiments.history import pack_history
+from spo.experiments.plan import Plan, merge
 from spo.experiments.results import Result, Results
 from spo.experiments.sweep import Sweep
 from spo.runs.checkpoint import StateDict
@@ -39,7 +39,7 @@ class Packed:
         return "; ".join([f"{self.added} runs packed into {self.path}{size}", *known, *left_out])
 
 
-def pack_as_asked(sweep: str, out: str | None, into: str | None, keeps_rows: bool) -> Packed:
+def pack_sweep(sweep: str, out: str | None, into: str | None, keeps_rows: bool) -> Packed:
     """As the command line asks for it."""
     if bool(out) == bool(into):
         raise SpoError("spo pack needs one of --out, a new directory, and --into, a pack to add to")
@@ -49,10 +49,10 @@ def pack_as_asked(sweep: str, out: str | None, into: str | None, keeps_rows: boo
 def pack(source: Path, target: Path, is_new: bool = True, keeps_rows: bool = False) -> Packed:
     """Writes the finished runs of a sweep into a new directory, or adds them to those that are there."""
     where = f"{'--out' if is_new else '--into'} {target}"
-    sweep, there = Sweep.open(source), _opened(target, where, is_new)
-    plan = united(there.plan, sweep.plan, where) if there else sweep.plan
+    sweep, there = Sweep.open(source), _open_target(target, where, is_new)
+    plan = merge(there.plan, sweep.plan, where) if there else sweep.plan
     runs = list(Results(sweep).runs.values())
-    finished = _finished(runs, source, keeps_rows)
+    finished = _check_finished(runs, source, keeps_rows)
     new = _not_there(finished, Sweep(target, plan), where)
     with writing(where):
         size = _publish(Sweep(target, plan), new, keeps_rows)
@@ -60,7 +60,7 @@ def pack(source: Path, target: Path, is_new: bool = True, keeps_rows: bool = Fal
     return Packed(target, len(new), size, len(finished) - len(new), left_out)
 
 
-def _opened(target: Path, where: str, is_new: bool) -> Sweep | None:
+def _open_target(target: Path, where: str, is_new: bool) -> Sweep | None:
     """The pack that is added to, if there is one."""
     with writing(where):
         is_used = os.path.lexists(target) and any(path.name != STAGING for path in target.iterdir())
@@ -71,7 +71,7 @@ def _opened(target: Path, where: str, is_new: bool) -> Sweep | None:
     return Sweep.open(target) if is_used else None
 
 
-def _finished(runs: list[Result], source: Path, keeps_rows: bool) -> list[Result]:
+def _check_finished(runs: list[Result], source: Path, keeps_rows: bool) -> list[Result]:
     finished = [run for run in runs if run.state == "finished"]
     for run in runs:
         if run.state == "damaged":
@@ -100,7 +100,7 @@ def _check_same(run: Result, other: Result, where: str) -> None:
         if os.path.lexists(other.directory.path):
             raise SpoError(f"{other.directory.path} is there but holds no run; delete it to pack {run.cell}")
     elif other.state != "finished":
-        raise SpoError(f"{where} holds {run.cell}, which is {other.outcome}; nothing was packed")
+        raise SpoError(f"{where} holds {run.cell}, which is {other.state_text}; nothing was packed")
     else:
         mine, theirs = _facts(run), _facts(other)
         for name in (name for name in mine if name in theirs and mine[name] != theirs[name]):
@@ -110,7 +110,7 @@ def _check_same(run: Result, other: Result, where: str) -> None:
 
 def _facts(run: Result) -> dict[str, object]:
     """What is the same for the same run, however it was kept."""
-    parts = {part: _without_paths(run.config)[part] for part in ("settings", "resolved", "versions", "machine")}
+    parts = {part: _strip_paths(run.config)[part] for part in ("settings", "resolved", "versions", "machine")}
     facts = {f"{name} ({part})": value for part, values in parts.items() for name, value in values.items()}
     numbers = {name: value for name, value in run.history.numbers.items() if name not in ("format", "metrics")}
     return facts | numbers | {f"{name} (metrics)": own for name, own in run.history.numbers["metrics"].items()}
@@ -153,22 +153,22 @@ def _write_all(staged: Sweep, plan: Plan, runs: list[Result], keeps_rows: bool) 
 
 def _files(run: Result, target: RunDirectory, keeps_rows: bool) -> Iterator[tuple[Path, bytes]]:
     yield target.status, canonical(run.status)
-    yield target.config, canonical(sealed(_without_paths(run.config)))
+    yield target.config, canonical(sealed(_strip_paths(run.config)))
     if not keeps_rows:
-        yield from ((target.path / name, content) for name, content in packed(run.history).items())
+        yield from ((target.path / name, content) for name, content in pack_history(run.history).items())
         return
     for path in (run.directory.metrics, run.directory.episodes):
-        yield target.path / packed_path(path).name, _compressed(path)
+        yield target.path / packed_path(path).name, _compress(path)
 
 
-def _compressed(path: Path) -> bytes:
+def _compress(path: Path) -> bytes:
     if packed_path(path).exists():  # of a run that was packed before
         return read_bounded(packed_path(path), LARGEST_LOG)
     # No time in the header, so that the same rows give the same bytes.
     return gzip.compress(read_bounded(path, LARGEST_LOG), mtime=0)
 
 
-def _without_paths(record: Mapping) -> StateDict:
+def _strip_paths(record: Mapping) -> StateDict:
     """Where a run lay on somebody's machine is nobody else's business."""
     kept = {name: value for name, value in record.items() if name != "sha256"}
     return kept | {"settings": record["settings"] | {"out": None, "config": None}}

@@ -16,6 +16,8 @@ import dataclasses
 import tomllib
 
 MOST_SEEDS = 10_000
+EARLIER_KEYS = {"last": "final_fraction", "normalizes": "baseline", "reduced": "reductions"}
+"""Keys of plans on disk that were written under other names."""
 
 
 class Cell(NamedTuple):
@@ -41,11 +43,11 @@ class Plan:
     seeds: int
     tasks: tuple[str, ...]
     variants: Mapping[str, Mapping[str, object]]  # by name: its label and the settings that make it what it is
-    last: float = 0.1  # the share of the steps, at the end, that a return is taken over
-    normalizes: str | None = None  # the variant whose returns during training are the scale of scores
+    final_fraction: float = 0.1  # the share of the steps, at the end, that a return is taken over
+    baseline: str | None = None  # the variant whose returns during training are the scale of scores
     settings: Mapping[str, object] = field(default_factory=dict)
     paper: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
-    reduced: tuple[str, ...] = ()
+    reductions: tuple[str, ...] = ()
     extra: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # a suite's variants that run only if named
 
     def cells(self) -> list[Cell]:
@@ -70,7 +72,7 @@ class Plan:
     @property
     def note(self) -> str:
         """What every table and figure of a reduced plan says."""
-        return f"reduced: {', '.join(self.reduced)}" if self.reduced else ""
+        return f"reduced: {', '.join(self.reductions)}" if self.reductions else ""
 
 
 def suite_names() -> list[str]:
@@ -90,10 +92,12 @@ def read_suite(name: str) -> Plan:
 
 
 def plan_from(values: Mapping[str, object], name: str) -> Plan:
-    return Plan(**{"suite": name} | dict(values) | {"tasks": tuple(values["tasks"])})
+    """A plan from the table of a suite or of a plan.json, whose keys may have their earlier names."""
+    renamed = {EARLIER_KEYS.get(key, key): value for key, value in values.items()}
+    return Plan(**{"suite": name} | renamed | {"tasks": tuple(values["tasks"])})
 
 
-def narrowed(
+def restrict(
     plan: Plan,
     scale: float | None = None,
     steps: str | None = None,
@@ -111,18 +115,18 @@ def narrowed(
     new = {
         "steps": parse_steps(steps) if steps else int(plan.steps * (scale or 1)),
         "seeds": seeds or plan.seeds,
-        "tasks": _chosen("--tasks", tasks, plan.tasks),
-        "variants": _chosen_variants(plan, variants),
+        "tasks": _choose("--tasks", tasks, plan.tasks),
+        "variants": _choose_variants(plan, variants),
     }
-    if plan.normalizes not in new["variants"]:
-        new["normalizes"] = None
-    return dataclasses.replace(plan, **new, extra={}, reduced=_reductions(plan, new))
+    if plan.baseline not in new["variants"]:
+        new["baseline"] = None
+    return dataclasses.replace(plan, **new, extra={}, reductions=_reductions(plan, new))
 
 
-def _chosen_variants(plan: Plan, wanted: tuple[str, ...]) -> dict[str, Mapping[str, object]]:
+def _choose_variants(plan: Plan, wanted: tuple[str, ...]) -> dict[str, Mapping[str, object]]:
     """Those that are named, or all but the extra ones."""
     known = dict(plan.variants) | dict(plan.extra)
-    return {name: known[name] for name in _chosen("--variants", wanted or tuple(plan.variants), tuple(known))}
+    return {name: known[name] for name in _choose("--variants", wanted or tuple(plan.variants), tuple(known))}
 
 
 def check_seeds(seeds: int) -> None:
@@ -130,7 +134,7 @@ def check_seeds(seeds: int) -> None:
         raise SpoError(f"--seeds {seeds} is not accepted: it must be a whole number from 1 to {MOST_SEEDS}")
 
 
-def _chosen(flag: str, wanted: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+def _choose(flag: str, wanted: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
     for name in wanted:
         if name not in known:
             raise SpoError(f"{flag} {name} is not in this suite; accepted: {', '.join(known)}")
@@ -147,15 +151,15 @@ def _reductions(plan: Plan, new: Mapping) -> tuple[str, ...]:
     return tuple(f"{now:,} of {full:,} {what}" for what, (now, full) in sizes.items() if now < full)
 
 
-def safe(name: str) -> str:
+def path_component(name: str) -> str:
     """A name as one visible part of a path, another for every other name."""
     quoted = quote(name, safe="", errors="surrogatepass")
     return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted or "%"
 
 
-def united(old: Plan, new: Plan, where: str) -> Plan:
+def merge(old: Plan, new: Plan, where: str) -> Plan:
     """Both plans' tasks, variants and seeds, if all else is the same."""
-    fixed = ("suite", "steps", "preset", "settings", "last")
+    fixed = ("suite", "steps", "preset", "settings", "final_fraction")
     for name in fixed:
         if getattr(old, name) != getattr(new, name):
             was, now = getattr(old, name), getattr(new, name)
@@ -165,28 +169,28 @@ def united(old: Plan, new: Plan, where: str) -> Plan:
             raise SpoError(f"{where} holds another variant {name}; name another directory")
     tasks = tuple(dict.fromkeys((*old.tasks, *new.tasks)))
     variants = dict(old.variants) | dict(new.variants)
-    united = dataclasses.replace(
+    merged = dataclasses.replace(
         new,
         tasks=tasks,
         variants=variants,
         seeds=max(old.seeds, new.seeds),
-        normalizes=old.normalizes or new.normalizes,
+        baseline=old.baseline or new.baseline,
     )
-    return _as_part_of_its_suite(united)
+    return _fit_to_suite(merged)
 
 
-def _as_part_of_its_suite(plan: Plan) -> Plan:
+def _fit_to_suite(plan: Plan) -> Plan:
     """Tasks and variants in the suite's order, however late they were named, and in what the plan is less."""
     if plan.suite not in suite_names():
         return plan
     suite = read_suite(plan.suite)
-    tasks = tuple(_in_order(plan.tasks, suite.tasks))
-    variants = {name: plan.variants[name] for name in _in_order(plan.variants, suite.variants)}
+    tasks = tuple(_sort_like(plan.tasks, suite.tasks))
+    variants = {name: plan.variants[name] for name in _sort_like(plan.variants, suite.variants)}
     now = {"steps": plan.steps, "seeds": plan.seeds, "tasks": tasks, "variants": variants}
-    return dataclasses.replace(plan, tasks=tasks, variants=variants, reduced=_reductions(suite, now))
+    return dataclasses.replace(plan, tasks=tasks, variants=variants, reductions=_reductions(suite, now))
 
 
-def _in_order(names: Iterable[str], known: Iterable[str]) -> list[str]:
+def _sort_like(names: Iterable[str], known: Iterable[str]) -> list[str]:
     """Those that are known first, as they are known."""
     named = list(names)
     return [name for name in known if name in named] + [name for name in named if name not in known]

@@ -41,11 +41,11 @@ class Result:
         return float(value) if isinstance(value, int | float) and value > 0 else None
 
     @property
-    def departures(self) -> list[str]:
+    def inexact_reasons(self) -> list[str]:
         """Why the run is not to the bit what an uninterrupted one would be."""
         if self.status.get("exact", True):
             return []
-        told = self.status.get("departures")
+        told = self.status.get("inexact_reasons", self.status.get("departures"))
         return [str(line) for line in told] if told and isinstance(told, list) else ["status.json does not say why"]
 
     @property
@@ -53,14 +53,14 @@ class Result:
         return self.state == "finished" and self.summary["return"] is not None
 
     @property
-    def trouble(self) -> str | None:
+    def failure_reason(self) -> str | None:
         """Why the run has no return, where that is known."""
         return "no episode ended" if self.state == "finished" and not self.has_return else self.reason
 
     @property
-    def outcome(self) -> str:
+    def state_text(self) -> str:
         """How far the run got, in words."""
-        return f"{self.state}: {self.trouble}" if self.trouble else self.state
+        return f"{self.state}: {self.failure_reason}" if self.failure_reason else self.state
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Entry:
     deviations: np.ndarray
     paper: tuple[float, float] | None
     unfinished: tuple[str, ...]  # a sentence for each run that has no part in it
-    is_short: bool  # in some run fewer than 8 episodes ended in the last share, so the last 8 were taken
+    from_last_episodes: bool  # in some run fewer than 8 episodes ended in the last share, so the last 8 were taken
 
     @property
     def mean(self) -> float | None:
@@ -83,7 +83,7 @@ class Entry:
         return float(self.deviations.max()) if len(self.deviations) else None
 
     @property
-    def spread(self) -> float:
+    def std(self) -> float:
         return float(self.returns.std(ddof=1)) if len(self.returns) > 1 else 0.0
 
 
@@ -92,7 +92,7 @@ class Results:
 
     def __init__(self, sweep: Sweep):
         self.sweep, self.plan = sweep, sweep.plan
-        self.runs = {cell: _result(sweep, cell) for cell in self.plan.cells()}
+        self.runs = {cell: _read_result(sweep, cell) for cell in self.plan.cells()}
 
     def finished(self, task: str, variant: str) -> list[Result]:
         return [run for run in self.runs_of(task, variant) if run.state == "finished"]
@@ -108,7 +108,7 @@ class Results:
             np.array([run.summary["return"] for run in counted]),
             np.array([run.summary["ratio_deviation_max"] for run in counted]),
             tuple(paper) if paper else None,
-            tuple(f"seed {run.cell.seed} {run.outcome}" for run in runs if not run.has_return),
+            tuple(f"seed {run.cell.seed} {run.state_text}" for run in runs if not run.has_return),
             any(run.summary["return_from_last_episodes"] for run in counted),
         )
 
@@ -186,17 +186,17 @@ def _curves(runs: list[Result], curves: list[np.ndarray], points: int) -> tuple[
 # Reading one run
 
 
-def _result(sweep: Sweep, cell: Cell) -> Result:
+def _read_result(sweep: Sweep, cell: Cell) -> Result:
     """A run as its files tell it; one whose files are damaged must not hide the others."""
     directory = sweep.run(cell)
     try:
-        return _read(sweep.plan, cell, directory)
+        return _read_files(sweep.plan, cell, directory)
     except DAMAGE as error:
         told = str(error) if isinstance(error, SpoError) else f"{type(error).__name__}: {error}"
         return Result(cell, directory, "damaged", told.replace(f"{directory.path}{os.sep}", ""))
 
 
-def _read(plan: Plan, cell: Cell, directory: RunDirectory) -> Result:
+def _read_files(plan: Plan, cell: Cell, directory: RunDirectory) -> Result:
     status = directory.read_status()
     config = directory.read_config() if directory.config.exists() else {}
     state, reason = str(status.get("state", "waiting")), status.get("reason")
@@ -204,8 +204,8 @@ def _read(plan: Plan, cell: Cell, directory: RunDirectory) -> Result:
         _check_config(plan, cell, config)
     if state != "finished" and is_packed(directory):
         raise SpoError(f"status.json says {state}; only finished runs are packed")
-    history = _history(directory, config, plan.last) if state == "finished" else None
-    summary = history.summary(plan.last) if history else {}
+    history = _history(directory, config, plan.final_fraction) if state == "finished" else None
+    summary = history.summary(plan.final_fraction) if history else {}
     return Result(cell, directory, state, str(reason) if reason else None, status, config, history, summary)
 
 

@@ -13,7 +13,7 @@ from spo.experiments.executors.local import Local
 from spo.experiments.history import was_packed
 from spo.experiments.plan import Cell, Plan
 from spo.experiments.results import Results
-from spo.experiments.run_time import longest_first
+from spo.experiments.run_time import sort_longest_first
 from spo.experiments.sweep import Sweep
 from spo.runtime import signals
 
@@ -38,10 +38,10 @@ def bench(
         return print_plan(plan, out, slots)
     sweep = Sweep.begin(out, plan)
     check_settings(sweep)
-    cells = left_to_do(sweep, retry_failed)
+    cells = find_remaining(sweep, retry_failed)
     with signals.handled():
         chosen = _executor(executor, sweep, slots, ray_address)
-        _carry_out(sweep, cells, chosen)
+        run_cells(sweep, cells, chosen)
     (out / "results.csv").write_text(Results(Sweep.open(out)).csv())
     results = Results(sweep)
     # Elsewhere than on a terminal nothing is gained by folding lines.
@@ -50,7 +50,7 @@ def bench(
     print_missing(results)
 
 
-def left_to_do(sweep: Sweep, retry_failed: bool) -> list[Cell]:
+def find_remaining(sweep: Sweep, retry_failed: bool) -> list[Cell]:
     """The cells that are neither finished nor, unless they are to be tried again, failed."""
     results = Results(sweep)
     for run in results.runs.values():
@@ -58,7 +58,7 @@ def left_to_do(sweep: Sweep, retry_failed: bool) -> list[Cell]:
             raise SpoError(f"{run.directory.path} was packed and is damaged: {run.reason}; delete it to run it again")
     done = ("finished",) if retry_failed else ("finished", "failed")
     cells = [cell for cell, run in results.runs.items() if run.state not in done]
-    return longest_first(sweep.plan, cells, results)
+    return sort_longest_first(sweep.plan, cells, results)
 
 
 def check_settings(sweep: Sweep) -> None:
@@ -84,7 +84,7 @@ def _executor(name: str, sweep: Sweep, slots: int, ray_address: str | None) -> E
     return Cluster(sweep, slots, ray_address)
 
 
-def _carry_out(sweep: Sweep, cells: list[Cell], executor: Executor) -> None:
+def run_cells(sweep: Sweep, cells: list[Cell], executor: Executor) -> None:
     with Display(sweep, cells, executor.slots) as display:
         try:
             execute(cells, executor, display.update)

@@ -22,7 +22,7 @@ def seconds_of(plan: Plan, cell: Cell, results: Results | None = None) -> float:
     """How long the run will take."""
     config = plan.config(cell)
     speed = results and _measured_speed(results, cell)
-    return config.total_steps / speed if speed else config.total_steps / 1e6 * _guessed(config)
+    return config.total_steps / speed if speed else config.total_steps / 1e6 * _guess(config)
 
 
 def _measured_speed(results: Results, cell: Cell) -> float | None:
@@ -30,7 +30,7 @@ def _measured_speed(results: Results, cell: Cell) -> float | None:
     return finished[0].summary["steps_per_second"] if finished else None
 
 
-def _guessed(config) -> float:
+def _guess(config) -> float:
     if config.encoder == "resnet18":
         return RESNET
     if config.preset.startswith("atari"):
@@ -39,7 +39,7 @@ def _guessed(config) -> float:
     return known + (DEEP if len(config.hidden) > 3 else 0)
 
 
-def longest_first(plan: Plan, cells: list[Cell], results: Results) -> list[Cell]:
+def sort_longest_first(plan: Plan, cells: list[Cell], results: Results) -> list[Cell]:
     """So that no long run is left alone at the end; equals stay in the plan's order."""
     return sorted(cells, key=lambda cell: -seconds_of(plan, cell, results))
 
@@ -47,6 +47,6 @@ def longest_first(plan: Plan, cells: list[Cell], results: Results) -> list[Cell]
 def seconds_of_all(plan: Plan, cells: list[Cell], results: Results, slots: int) -> float:
     """When all of them will be done, one after the other on so many cores."""
     ends = [0.0] * max(1, slots)
-    for cell in longest_first(plan, cells, results):
+    for cell in sort_longest_first(plan, cells, results):
         ends[ends.index(min(ends))] += seconds_of(plan, cell, results)
     return max(ends)

@@ -26,11 +26,11 @@ class Comparison:
 
     def scores(self, seeds: str = "pooled") -> dict[str, Scores]:
         """Normalised returns by variant and task."""
-        return {variant: self.normalized(returns, seeds) for variant, returns in self.returns.items()}
+        return {variant: self.normalize(returns, seeds) for variant, returns in self.returns.items()}
 
-    def normalized(self, returns: Scores, seeds: str = "pooled") -> Scores:
+    def normalize(self, returns: Scores, seeds: str = "pooled") -> Scores:
         """Returns by task, of any shape, on the scale of 0 and 1."""
-        return statistics.normalized(returns, {task: self.bounds[task][seeds] for task in self.tasks})
+        return statistics.normalize(returns, {task: self.bounds[task][seeds] for task in self.tasks})
 
     def improvement(self) -> dict[str, Interval]:
         """By variant: how likely a run of it beats one of the baseline."""
@@ -44,24 +44,24 @@ class Comparison:
         return [len(runs) for returns in self.returns.values() for runs in returns.values()]
 
 
-def compared(results: Results) -> Comparison:
+def compare_variants(results: Results) -> Comparison:
     """What of a sweep can be compared; without any task there are no returns either."""
     plan = results.plan
-    bounds, told = known_bounds(results)
+    bounds, told = find_bounds(results)
     returns = {variant: results.scores(variant) for variant in plan.variants}
     told += [f"{plan.label(variant)}: no run has a return" for variant in returns if not returns[variant]]
     returns = {variant: own for variant, own in returns.items() if own}
     tasks = tuple(task for task in bounds if all(task in own for own in returns.values()))
     told += [f"{task}: not all variants have a return on it" for task in bounds if task not in tasks]
     shared = {variant: {task: own[task] for task in tasks} for variant, own in returns.items() if tasks}
-    return Comparison(tasks, tuple(told), shared, bounds, plan.normalizes)
+    return Comparison(tasks, tuple(told), shared, bounds, plan.baseline)
 
 
-def known_bounds(results: Results) -> tuple[dict[str, dict[str, Bounds]], list[str]]:
+def find_bounds(results: Results) -> tuple[dict[str, dict[str, Bounds]], list[str]]:
     """The bounds of each task that has both kinds, and for each other task why it has none."""
     found, told = {}, []
     for task in results.plan.tasks:
-        means = [run.history.iteration_means for run in results.finished(task, results.plan.normalizes)]
+        means = [run.history.iteration_means for run in results.finished(task, results.plan.baseline)]
         try:
             found[task] = {seeds: statistics.training_bounds({task: means}, seeds)[task] for seeds in EXTREMES}
         except SpoError as refusal:

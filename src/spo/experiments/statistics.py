@@ -78,7 +78,7 @@ def _bounds(task: str, runs: list[Sequence[float]], seeds: str) -> Bounds:
     return Bounds(low, high)
 
 
-def normalized(scores: Scores, bounds: Mapping[str, Bounds]) -> dict[str, np.ndarray]:
+def normalize(scores: Scores, bounds: Mapping[str, Bounds]) -> dict[str, np.ndarray]:
     """(score − low)/(high − low) on each task."""
     _check_tasks(scores, bounds, "bounds")
     width = {task: bound.high - bound.low for task, bound in bounds.items()}
@@ -100,14 +100,14 @@ def median(scores: Scores) -> np.ndarray:
 
 def iqm(scores: Scores) -> np.ndarray:
     """Interquartile mean: all runs of all tasks in one row, a quarter cut off at each end (rounded down)."""
-    runs = np.sort(_pooled(scores), axis=-1)
+    runs = np.sort(_pool(scores), axis=-1)
     cut = runs.shape[-1] // 4
     return runs[..., cut : runs.shape[-1] - cut].mean(-1)
 
 
 def optimality_gap(scores: Scores) -> np.ndarray:
     """How far the runs fall short of a score of 1, in the mean over all of them; what exceeds 1 does not make up."""
-    return 1 - np.minimum(_pooled(scores), 1).mean(-1)
+    return 1 - np.minimum(_pool(scores), 1).mean(-1)
 
 
 AGGREGATES = {"median": median, "iqm": iqm, "mean": mean, "optimality_gap": optimality_gap}
@@ -117,13 +117,13 @@ def probability_of_improvement(scores: Scores, others: Scores) -> np.ndarray:
     """How likely a run beats one of the other algorithm, a tie counting half, in the mean over the tasks."""
     _check_tasks(scores, others, "scores of the other algorithm")
     _check_tasks(others, scores, "scores of the first algorithm")
-    others = dict(zip(others, _checked(others)))
-    return np.mean([_wins(runs, others[task]) for task, runs in zip(scores, _checked(scores))], axis=0)
+    others = dict(zip(others, _check_scores(others)))
+    return np.mean([_wins(runs, others[task]) for task, runs in zip(scores, _check_scores(scores))], axis=0)
 
 
 def share_above(scores: Scores, thresholds: Sequence[float]) -> np.ndarray:
     """Share of all runs with a score above each threshold."""
-    runs = _pooled(scores)
+    runs = _pool(scores)
     # One threshold after the other: all at once would need as many copies of the resamples.
     return np.stack([(runs > threshold).mean(-1) for threshold in thresholds], axis=-1)
 
@@ -134,11 +134,11 @@ def _wins(runs: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def _task_means(scores: Scores) -> np.ndarray:
-    return np.stack([runs.mean(-1) for runs in _checked(scores)])
+    return np.stack([runs.mean(-1) for runs in _check_scores(scores)])
 
 
-def _pooled(scores: Scores) -> np.ndarray:
-    return np.concatenate(_checked(scores), axis=-1)
+def _pool(scores: Scores) -> np.ndarray:
+    return np.concatenate(_check_scores(scores), axis=-1)
 
 
 # Intervals
@@ -152,7 +152,7 @@ def interval(statistic: Statistic, *samples: Scores, resamples: int = RESAMPLES,
     """
     value = statistic(*samples)
     generator = np.random.default_rng(seed)
-    draws = statistic(*(_resampled(scores, resamples, generator) for scores in samples))
+    draws = statistic(*(_resample(scores, resamples, generator) for scores in samples))
     return Interval(value, *np.quantile(draws, TAILS, axis=0))
 
 
@@ -177,7 +177,7 @@ def curve(statistic: Statistic, curves: Scores, resamples: int = BAND_RESAMPLES,
     return Interval(*(np.array([getattr(at, name) for at in intervals]) for name in ("value", "low", "high")))
 
 
-def _resampled(scores: Scores, resamples: int, generator: np.random.Generator) -> dict[str, np.ndarray]:
+def _resample(scores: Scores, resamples: int, generator: np.random.Generator) -> dict[str, np.ndarray]:
     """Task → (resamples, runs). Tasks and runs are put in order first: the interval must not depend on theirs."""
     for task, runs in scores.items():
         if np.ndim(runs) != 1:
@@ -189,7 +189,7 @@ def _resampled(scores: Scores, resamples: int, generator: np.random.Generator) -
 # Checks
 
 
-def _checked(scores: Scores) -> list[np.ndarray]:
+def _check_scores(scores: Scores) -> list[np.ndarray]:
     """The tasks' arrays. A NaN must not pass: sorting would count it among the best, comparing among the worst."""
     if not scores:
         raise SpoError("there are no scores; those of one task at least are needed")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from spo.errors import SpoError
-from spo.experiments.plan import Cell, Plan, plan_from, safe, united
+from spo.experiments.plan import Cell, Plan, merge, path_component, plan_from
 from spo.runs.directory import RunDirectory
 from spo.runtime.files import canonical, read_json, replace_file, writing
 
@@ -21,7 +21,7 @@ class Sweep:
         """The part of a directory that the plan names; the directory, new or not, remembers all that was ever named."""
         file, remembered = path / "plan.json", plan
         if os.path.isfile(file):
-            remembered = united(cls.open(path).plan, plan, f"--out {path}")
+            remembered = merge(cls.open(path).plan, plan, f"--out {path}")
         elif os.path.isdir(path) and any(path.iterdir()):
             raise SpoError(f"--out {path} is not empty and holds no plan.json; name a new directory")
         with writing(f"--out {path}"):
@@ -42,22 +42,23 @@ class Sweep:
         return cls(path, plan)
 
     def run(self, cell: Cell) -> RunDirectory:
-        return RunDirectory(self.path / "runs" / safe(cell.task) / safe(cell.variant) / str(cell.seed))
+        parts = path_component(cell.task), path_component(cell.variant), str(cell.seed)
+        return RunDirectory(self.path.joinpath("runs", *parts))
 
 
 def _check_types(plan: Plan) -> None:
     """A plan that is read may hold anything; what uses it should not have to ask."""
-    pairs = [pair for row in plan.paper.values() for pair in row.values()]
-    texts = [plan.suite, plan.title, plan.source, *plan.tasks, *plan.variants, *plan.reduced]
+    numbers = [number for row in plan.paper.values() for first, second in row.values() for number in (first, second)]
+    texts = [plan.suite, plan.title, plan.source, *plan.tasks, *plan.variants, *plan.reductions]
     kinds = [
         ("text", str, texts),
         ("a whole number", int, [plan.steps, plan.seeds]),
-        ("a number", int | float, [plan.last, *(number for first, second in pairs for number in (first, second))]),
+        ("a number", int | float, [plan.final_fraction, *numbers]),
         ("a table", Mapping, [plan.settings, *plan.variants.values()]),
     ]
     for words, kind, values in kinds:
         for value in values:
             if not isinstance(value, kind):
                 raise TypeError(f"{value!r} stands where {words} is needed")
-    if plan.normalizes not in (None, *plan.variants):
-        raise ValueError(f"normalizes {plan.normalizes!r} is none of its variants")
+    if plan.baseline not in (None, *plan.variants):
+        raise ValueError(f"baseline {plan.baseline!r} is none of its variants")

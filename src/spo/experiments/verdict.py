@@ -12,7 +12,7 @@ import numpy as np
 from spo.experiments import statistics
 from spo.experiments.plan import Plan, read_suite
 from spo.experiments.results import Results
-from spo.experiments.scores import known_bounds
+from spo.experiments.scores import find_bounds
 from spo.experiments.statistics import Interval, Scores
 
 SUITE, BASES, DEPTHS = "width", ("ppo", "spo"), ("3", "7")
@@ -59,9 +59,9 @@ class Verdict:
 
 def verdicts(results: Results) -> dict[str, Verdict]:
     """By rule, the best first."""
-    bounds = {task: kinds["pooled"] for task, kinds in known_bounds(results)[0].items()}
+    bounds = {task: kinds["pooled"] for task, kinds in find_bounds(results)[0].items()}
     scores = {
-        name: statistics.normalized({task: own for task, own in results.scores(name).items() if task in bounds}, bounds)
+        name: statistics.normalize({task: own for task, own in results.scores(name).items() if task in bounds}, bounds)
         for name in results.plan.variants
     }
     found = {rule: _verdict(results.plan, rule, scores) for rule in rules_of(results.plan)}

@@ -23,7 +23,7 @@ SECONDS_TO_WAIT = 30.0
 """For a worker of a driver that was killed, which is still saving."""
 
 
-def carry_out(path: Path, cell: Cell) -> None:
+def run_cell(path: Path, cell: Cell) -> None:
     """Starts the run, or goes on with it; a refusal is left in its status."""
     sweep = Sweep.open(path)
     run = sweep.run(cell)
@@ -58,7 +58,7 @@ def main() -> None:
     path, task, variant, seed, driver = sys.argv[1:]
     die_with(int(driver), signal.SIGTERM)  # which saves
     try:
-        carry_out(Path(path), Cell(task, variant, int(seed)))
+        run_cell(Path(path), Cell(task, variant, int(seed)))
     except SpoError as refusal:
         print(f"error: {refusal}", file=sys.stderr)
         sys.exit(2)

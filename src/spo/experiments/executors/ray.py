@@ -24,10 +24,10 @@ class Cluster:
     """Runs as Ray tasks, one core each."""
 
     def __init__(self, sweep: Sweep, slots: int, address: str | None):
-        self.sweep, self.ray = sweep, connected(address, slots)
+        self.sweep, self.ray = sweep, connect(address, slots)
         cores = int(self.ray.cluster_resources().get("CPU", 1))
         self.slots = min(slots, cores) if address is None else cores
-        self.task = self.ray.remote(num_cpus=1, max_retries=RETRIES, max_calls=1)(carried_out)
+        self.task = self.ray.remote(num_cpus=1, max_retries=RETRIES, max_calls=1)(run_on_node)
         self.running: dict[object, Cell] = {}
 
     def start(self, cell: Cell) -> None:
@@ -46,7 +46,7 @@ class Cluster:
         except self.ray.exceptions.RayError:
             return True
         if brought_back:
-            unpack(brought_back, self.sweep.run(cell).path)
+            extract_archive(brought_back, self.sweep.run(cell).path)
         return code not in (0, 2)
 
     def stop(self) -> None:
@@ -57,8 +57,8 @@ class Cluster:
         self.ray.shutdown()
 
 
-def connected(address: str | None, slots: int):
-    """Ray, connected to a cluster; a local one listens on this machine alone and asks for a token."""
+def connect(address: str | None, slots: int):
+    """Ray, connect to a cluster; a local one listens on this machine alone and asks for a token."""
     os.environ.setdefault("RAY_AUTH_MODE", "token")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -93,14 +93,14 @@ def _check_reachable(address: str) -> None:
         raise SpoError(f"--ray-address {address} cannot be reached: {error}; accepted: host:port of a running Ray head")
 
 
-def carried_out(path: str, plan: bytes, cell: tuple[str, str, int]) -> tuple[int, bytes | None]:
+def run_on_node(path: str, plan: bytes, cell: tuple[str, str, int]) -> tuple[int, bytes | None]:
     """On a node: works in the shared directory, or in one of its own whose run it brings back."""
     if _is_shared(Path(path), plan):
-        return _worked(Path(path), cell), None
+        return _run_worker(Path(path), cell), None
     with tempfile.TemporaryDirectory() as own:
         Path(own, "plan.json").write_bytes(plan)
-        code = _worked(Path(own), cell)
-        return code, packed(Sweep.open(Path(own)).run(Cell(*cell)).path)
+        code = _run_worker(Path(own), cell)
+        return code, archive_directory(Sweep.open(Path(own)).run(Cell(*cell)).path)
 
 
 def _is_shared(path: Path, plan: bytes) -> bool:
@@ -110,7 +110,7 @@ def _is_shared(path: Path, plan: bytes) -> bool:
         return False
 
 
-def _worked(path: Path, cell: tuple[str, str, int]) -> int:
+def _run_worker(path: Path, cell: tuple[str, str, int]) -> int:
     """A process of its own, which saves when this one is ended."""
     environment = os.environ | ONE_CORE
     process = subprocess.Popen(worker_command(path, Cell(*cell)), env=environment, start_new_session=True)
@@ -122,14 +122,14 @@ def _worked(path: Path, cell: tuple[str, str, int]) -> int:
             process.wait()
 
 
-def packed(directory: Path) -> bytes:
+def archive_directory(directory: Path) -> bytes:
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w:gz") as archive:
         archive.add(directory, arcname=".")
     return content.getvalue()
 
 
-def unpack(content: bytes, directory: Path) -> None:
+def extract_archive(content: bytes, directory: Path) -> None:
     """Puts a run where it belongs; nothing outside of that directory is touched."""
     directory.mkdir(parents=True, exist_ok=True)
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:

@@ -31,12 +31,12 @@ HIDDEN = (32, 32)
 LEARNING_RATE, ADAM_EPS, EPSILON = 3e-3, 1e-8, 0.2
 
 
-def toy_curves(names: tuple[str, ...] = NAMES, seeds: int = 5, steps: int = 300, samples: int = SAMPLES) -> dict:
+def one_batch_curves(names: tuple[str, ...] = NAMES, seeds: int = 5, steps: int = 300, samples: int = SAMPLES) -> dict:
     """For each objective and seed mean(r·A) and mean|r − 1| after 0, 1, … steps, on the same batch."""
     curves = {}
     with one_thread():
         for name in names:
-            runs = [optimize(OBJECTIVES[name], Problem.drawn(seed, samples), steps) for seed in range(1, seeds + 1)]
+            runs = [optimize(OBJECTIVES[name], Problem.draw(seed, samples), steps) for seed in range(1, seeds + 1)]
             curves[name] = {key: [[row[key] for row in rows] for rows in runs] for key in runs[0][0]}
     return {"epsilon": EPSILON, "curves": curves}
 
@@ -64,7 +64,7 @@ class Problem:
     advantage: Tensor  # (B,)
 
     @classmethod
-    def drawn(cls, seed: int, samples: int) -> "Problem":
+    def draw(cls, seed: int, samples: int) -> "Problem":
         draw, distribution = generator(seed, "toy"), Gaussian(gym.spaces.Box(-1, 1, (ACTION_SIZE,)))
         layout = ObservationLayout(gym.spaces.Box(-np.inf, np.inf, (STATE_SIZE,)))
         network = ActorCritic(layout, distribution, HIDDEN, (), "tanh", seed=derived_seed(seed, "toy network"))
@@ -82,7 +82,7 @@ class Problem:
         params = self.parameters.call(vector, self.state, part="params")
         return self.distribution.log_prob(params, self.action) - self.old_log_prob
 
-    def measured(self, log_ratio: Tensor) -> dict[str, float]:
+    def measure(self, log_ratio: Tensor) -> dict[str, float]:
         deviation = ratio_statistics(log_ratio, EPSILON)["ratio_deviation"]
         return {
             "surrogate": (bounded(log_ratio).exp() * self.advantage).mean().item(),
@@ -102,7 +102,7 @@ def optimize(objective: Objective, problem: Problem, steps: int) -> list[dict[st
     adam, rate, always = AdamState.like(vector), torch.tensor(LEARNING_RATE), torch.tensor(True)
     for _ in range(steps + 1):
         slope, log_ratio = gradient(loss, vector)
-        rows.append(problem.measured(log_ratio))
+        rows.append(problem.measure(log_ratio))
         adam_step(vector, (adam.first, adam.second), slope, always, rate, adam.corrections(), ADAM_EPS)
         adam.count += 1
     return rows

@@ -7,8 +7,8 @@ from pathlib import Path
 from spo.errors import SpoError
 from spo.experiments.command_lines import sweep_command
 from spo.experiments.figures.arguments import FigureArguments
-from spo.experiments.figures.style import COLUMN, SMALL, look_of, pyplot, save, write_note
-from spo.experiments.figures.sweep_notes import last_share, note_of, results_of, seed_count
+from spo.experiments.figures.style import COLUMN, SMALL, pyplot, save, style_of, write_note
+from spo.experiments.figures.sweep_notes import last_share, note_of, open_results, seed_count
 from spo.experiments.plan import read_suite
 from spo.experiments.random_scores import EPISODES, random_scores
 from spo.experiments.results import Results
@@ -25,7 +25,7 @@ class Gains:
 
 
 def make(arguments: FigureArguments) -> list[Path]:
-    results = results_of(arguments, "atari35")
+    results = open_results(arguments, "atari35")
     return save(draw_gains(gains(results)), "appendix-a", arguments.out)
 
 
@@ -95,7 +95,7 @@ def _draw_gain(axis, row: int, gain: float | None) -> None:
     if gain is None:
         axis.annotate("neither beats random play", (0, row), xytext=(3, 0), ha="left", color="0.35", **style)
         return
-    colour = look_of("spo" if gain > 0 else "ppo-clip").colour
+    colour = style_of("spo" if gain > 0 else "ppo-clip").colour
     axis.barh(row, gain, 0.7, color=colour, alpha=0.8)
     side = 1 if gain >= 0 else -1
     text = f"{gain:+.0f} %".replace("-", "−")

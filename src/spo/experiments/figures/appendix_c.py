@@ -6,14 +6,14 @@ from spo.experiments.figures.arguments import FigureArguments
 from spo.experiments.figures.learning_curves import draw_training, training_curves
 from spo.experiments.figures.score_bars import aggregates, draw_aggregates
 from spo.experiments.figures.style import save
-from spo.experiments.figures.sweep_notes import results_of
+from spo.experiments.figures.sweep_notes import open_results
 
 
 def make(arguments: FigureArguments) -> list[Path]:
-    results = results_of(arguments, "layers-minibatches")
+    results = open_results(arguments, "layers-minibatches")
     return save(draw_aggregates(aggregates(results)), "appendix-c", arguments.out)
 
 
 def make_games(arguments: FigureArguments) -> list[Path]:
-    curves = training_curves(results_of(arguments, "atari-resnet"))
+    curves = training_curves(open_results(arguments, "atari-resnet"))
     return save(draw_training(curves, columns=6, height=0.6), "appendix-c-resnet", arguments.out)

@@ -12,7 +12,7 @@ import numpy as np
 from spo.errors import SpoError
 from spo.experiments.figure_data.recorded_ratios import RecordedRatios, follow_command, read_ratios, record_command
 from spo.experiments.figures.arguments import FigureArguments
-from spo.experiments.figures.style import NEGATIVE, POSITIVE, TITLE, look_of, pyplot, save
+from spo.experiments.figures.style import NEGATIVE, POSITIVE, TITLE, pyplot, save, style_of
 from spo.runtime.seeding import generator
 
 MOST_POINTS = 1000
@@ -59,8 +59,8 @@ def draw_ratios(curves: dict, recorded: list[RecordedRatios], draw: Callable):
 
 def _draw_losses(axis, curves: dict, sign: float) -> None:
     for name in ("ppo-clip", "spo"):
-        look, f = look_of(name), curves["curves"][name][sign][0]
-        axis.plot(curves["ratios"], f, color=look.colour, linestyle=look.line, linewidth=1.6, label=look.label)
+        style, f = style_of(name), curves["curves"][name][sign][0]
+        axis.plot(curves["ratios"], f, color=style.colour, linestyle=style.line, linewidth=1.6, label=style.label)
     for side in (-1, 1):
         axis.axvline(1 + side * curves["bounds"]["spo"], color="0.6", linewidth=0.8, linestyle=":", zorder=0)
     axis.set(xlim=(0.4, 1.6), ylim=(0, 1.4) if sign > 0 else (-2, -0.6), ylabel="f")
@@ -72,7 +72,7 @@ def _draw_losses(axis, curves: dict, sign: float) -> None:
 
 def _draw_scatter(axis, recorded: RecordedRatios, colour) -> str:
     """Every epoch's samples side by side in its column; as pixels, also in files of lines."""
-    epoch, deviation, advantage = scattered(recorded)
+    epoch, deviation, advantage = scatter_samples(recorded)
     axis.scatter(
         epoch, deviation, c=advantage, cmap=colour.cmap, norm=colour.norm, s=1.5, linewidths=0, rasterized=True
     )
@@ -81,7 +81,7 @@ def _draw_scatter(axis, recorded: RecordedRatios, colour) -> str:
 
 def _draw_paths(axis, recorded: RecordedRatios, colour) -> str:
     """The way of each followed sample from r = 1 on, and a dot after every epoch in the colour of its advantage."""
-    deviation, advantage = followed(recorded)
+    deviation, advantage = follow_samples(recorded)
     epoch = np.arange(len(deviation))
     for path, seen in zip(deviation.T, advantage.T):
         axis.plot(epoch, path, color=colour.to_rgba(seen.mean()), linewidth=0.5, alpha=0.6)
@@ -92,7 +92,7 @@ def _draw_paths(axis, recorded: RecordedRatios, colour) -> str:
     return f"last epoch: mean |r − 1| {last.mean():.3g}\nlargest |r − 1|: {last.max():.3g}"
 
 
-def followed(recorded: RecordedRatios) -> tuple[np.ndarray, np.ndarray]:
+def follow_samples(recorded: RecordedRatios) -> tuple[np.ndarray, np.ndarray]:
     """Of some samples r − 1 from the start on (1 + epochs, samples), and their advantages (epochs, samples)."""
     chosen = generator(0, "scatter").permutation(recorded.ratio.shape[1])[:MOST_FOLLOWED]
     deviation = np.minimum(recorded.ratio[:, chosen] - 1, LARGEST_DRAWN)
@@ -103,14 +103,14 @@ def _draw_frame(axis, recorded: RecordedRatios, told: str) -> None:
     """The bounds, the title, and what the numbers of all samples say."""
     for bound in (-recorded.epsilon, recorded.epsilon):
         axis.axhline(bound, color="black", linewidth=0.9, linestyle="--")
-    axis.set_title(f"{look_of(recorded.objective).label}, {recorded.env}", fontsize=TITLE)
+    axis.set_title(f"{style_of(recorded.objective).label}, {recorded.env}", fontsize=TITLE)
     axis.set_xlabel(f"epoch of iteration {recorded.iteration}")
     if len(recorded.ratio) <= 12:
         axis.set_xticks(range(1, len(recorded.ratio) + 1))
     axis.text(0.02, 0.98, told, transform=axis.transAxes, va="top", fontsize=8)
 
 
-def scattered(recorded: RecordedRatios) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def scatter_samples(recorded: RecordedRatios) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The points: place in the epoch's column, r − 1, and advantage; the same samples in every epoch."""
     draw = generator(0, "scatter")
     epochs, samples = recorded.ratio.shape

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from spo.experiments.figures.arguments import FigureArguments
-from spo.experiments.figures.style import GREEN, TITLE, look_of, pyplot, save
+from spo.experiments.figures.style import GREEN, TITLE, pyplot, save, style_of
 
 ARROW = 0.025
 """The length of an arrow, in units of the ratio, where the slope is 1."""
@@ -25,7 +25,7 @@ def draw_gradients(data: dict):
         _draw_bounds(axis, data["epsilon"])
         _draw_samples(axis, *(np.array(values) for values in (data["ratio"], data["advantage"], data["slope"][name])))
         without = data["slope"][name].count(0)
-        title = f"{look_of(name).label}: {without} of {len(data['ratio'])} without gradient"
+        title = f"{style_of(name).label}: {without} of {len(data['ratio'])} without gradient"
         axis.set_title(title, fontsize=TITLE)
         axis.set_xlabel("ratio r")
     axes[0][0].set_ylabel("advantage A")

@@ -12,15 +12,15 @@ from spo.experiments.figures.style import (
     PAGE,
     SMALL,
     TITLE,
-    Look,
-    line_style,
-    looks_of,
+    LineStyle,
+    plot_options,
     pyplot,
     save,
     short_number,
+    styles_for,
     write_note,
 )
-from spo.experiments.figures.sweep_notes import ended_curve, results_of
+from spo.experiments.figures.sweep_notes import ended_curve, open_results
 from spo.experiments.results import Results
 from spo.experiments.scores import Comparison
 from spo.experiments.statistics import Interval, Scores
@@ -34,7 +34,7 @@ THRESHOLDS = 101
 class Profiles:
     """All numbers of the second figure, by variant."""
 
-    looks: dict[str, Look]
+    styles: dict[str, LineStyle]
     thresholds: np.ndarray
     profiles: dict[str, Interval]
     steps: np.ndarray
@@ -45,7 +45,7 @@ class Profiles:
 
 
 def make(arguments: FigureArguments) -> list[Path]:
-    results = results_of(arguments, "fig4")
+    results = open_results(arguments, "fig4")
     paths = save(draw_aggregates(aggregates(results)), "fig4", arguments.out)
     return paths + save(draw_profiles(profiles(results)), "fig4-profiles", arguments.out)
 
@@ -59,7 +59,7 @@ def profiles(results: Results) -> Profiles:
     thresholds = _thresholds(scores)
     steps, curves = _normalized_curves(results, comparison)
     return Profiles(
-        looks_of(results.plan.variants),
+        styles_for(results.plan.variants),
         thresholds,
         {name: statistics.profile(each, thresholds) for name, each in scores.items()},
         steps,
@@ -83,7 +83,7 @@ def _normalized_curves(results: Results, comparison: Comparison) -> tuple[np.nda
     }
     steps = raw[comparison.baseline][comparison.tasks[0]][0]
     runs = {name: {task: runs for task, (_, runs) in curves.items()} for name, curves in raw.items()}
-    return steps, {name: comparison.normalized(each) for name, each in runs.items()}
+    return steps, {name: comparison.normalize(each) for name, each in runs.items()}
 
 
 # Drawing
@@ -96,10 +96,10 @@ def draw_profiles(data: Profiles):
         figsize=(PAGE, 3.3 + 0.19 * len(data.improvement)),
         height_ratios=[2.4, 0.6 + 0.19 * len(data.improvement)],
     )
-    _draw_bands(axes["profiles"], data.thresholds, data.profiles, data.looks)
+    _draw_bands(axes["profiles"], data.thresholds, data.profiles, data.styles)
     axes["profiles"].set(xlabel="PPO-normalised score τ", ylabel="share of runs above τ", ylim=(0, 1.02))
     axes["profiles"].set_title("performance profiles", fontsize=TITLE)
-    _draw_bands(axes["efficiency"], data.steps, data.efficiency, data.looks)
+    _draw_bands(axes["efficiency"], data.steps, data.efficiency, data.styles)
     axes["efficiency"].set(xlabel="steps", ylabel="IQM of the score", xlim=(0, data.steps[-1]))
     axes["efficiency"].locator_params(axis="x", nbins=5)
     axes["efficiency"].set_title("sample efficiency", fontsize=TITLE)
@@ -113,18 +113,20 @@ def draw_profiles(data: Profiles):
     return figure
 
 
-def _draw_bands(axis, x: np.ndarray, bands: dict[str, Interval], looks: dict[str, Look]) -> None:
+def _draw_bands(axis, x: np.ndarray, bands: dict[str, Interval], styles: dict[str, LineStyle]) -> None:
     for number, (variant, band) in enumerate(bands.items()):
         every = (1 + number * len(x) // 6 // len(bands), max(1, len(x) // 6))
-        axis.plot(x, band.value, markevery=every, label=looks[variant].label, zorder=3, **line_style(looks[variant]))
-        axis.fill_between(x, band.low, band.high, color=looks[variant].colour, alpha=0.1, linewidth=0)
+        axis.plot(
+            x, band.value, markevery=every, label=styles[variant].label, zorder=3, **plot_options(styles[variant])
+        )
+        axis.fill_between(x, band.low, band.high, color=styles[variant].colour, alpha=0.1, linewidth=0)
     axis.margins(x=0)
     axis.tick_params(labelsize=8)
 
 
 def _draw_improvement(axis, data: Profiles) -> None:
-    draw_intervals(axis, data.improvement, data.looks)
+    draw_intervals(axis, data.improvement, data.styles)
     axis.axvline(0.5, color="0.3", linewidth=0.9, linestyle=":")
     axis.set(xlim=(-0.02, 1.02), xticks=[0, 0.25, 0.5, 0.75, 1])
-    axis.set_title(f"P(better than {data.looks[data.baseline].label})", fontsize=TITLE)
+    axis.set_title(f"P(better than {data.styles[data.baseline].label})", fontsize=TITLE)
     axis.tick_params(axis="y", labelsize=SMALL)

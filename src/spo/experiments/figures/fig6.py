@@ -5,13 +5,13 @@ from pathlib import Path
 from spo.experiments.figures.arguments import FigureArguments
 from spo.experiments.figures.learning_curves import draw_training, training_curves
 from spo.experiments.figures.style import save
-from spo.experiments.figures.sweep_notes import results_of
+from spo.experiments.figures.sweep_notes import open_results
 
 REFERENCES = ("spo-cnn", "ppo-cnn")
 
 
 def make(arguments: FigureArguments) -> list[Path]:
-    results = results_of(arguments, "fig6")
+    results = open_results(arguments, "fig6")
     referred = tuple(variant for variant in REFERENCES if variant in results.plan.variants)
     curves = training_curves(results, has_deviations=True, referred=referred)
     return save(draw_training(curves, columns=4, height=2.3), "fig6", arguments.out)

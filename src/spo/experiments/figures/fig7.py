@@ -5,18 +5,18 @@ from pathlib import Path
 import numpy as np
 
 from spo.experiments.figures.arguments import FigureArguments
-from spo.experiments.figures.style import TITLE, look_of, pyplot, save
+from spo.experiments.figures.style import TITLE, pyplot, save, style_of
 
 PANELS = {"surrogate": ("surrogate", "mean(r·A)"), "ratio_deviation": ("ratio deviation", "mean|r − 1|")}
 
 
 def make(arguments: FigureArguments) -> list[Path]:
-    from spo.experiments.figure_data.one_batch import toy_curves
+    from spo.experiments.figure_data.one_batch import one_batch_curves
 
-    return save(draw_toy(toy_curves()), "fig7", arguments.out)
+    return save(draw_one_batch(one_batch_curves()), "fig7", arguments.out)
 
 
-def draw_toy(data: dict):
+def draw_one_batch(data: dict):
     """Two panels over the steps: mean and range over the seeds of every objective, and the bound on the deviation."""
     figure, axes = pyplot().subplots(1, len(PANELS), figsize=(6.8, 2.9))
     for axis, (key, (title, label)) in zip(axes, PANELS.items()):
@@ -38,6 +38,6 @@ def draw_toy(data: dict):
 
 def _draw_band(axis, curves: np.ndarray, name: str) -> None:
     """The curves (seeds, steps) as their mean and range."""
-    look, steps = look_of(name), np.arange(curves.shape[1])
-    axis.plot(steps, curves.mean(0), color=look.colour, linestyle=look.line, linewidth=1.6, label=look.label)
-    axis.fill_between(steps, curves.min(0), curves.max(0), color=look.colour, alpha=0.2, linewidth=0)
+    style, steps = style_of(name), np.arange(curves.shape[1])
+    axis.plot(steps, curves.mean(0), color=style.colour, linestyle=style.line, linewidth=1.6, label=style.label)
+    axis.fill_between(steps, curves.min(0), curves.max(0), color=style.colour, alpha=0.2, linewidth=0)

@@ -10,12 +10,12 @@ from spo.experiments.figures.style import (
     COLUMN,
     PAGE,
     SMALL,
-    Look,
+    LineStyle,
     add_legend,
-    line_style,
-    looks_of,
+    plot_options,
     pyplot,
     short_number,
+    styles_for,
     write_note,
 )
 from spo.experiments.figures.sweep_notes import Drawn, ended_curve, last_share, note_of, seed_count
@@ -37,7 +37,7 @@ class Curves:
     """All numbers of a figure of training curves, by task and variant."""
 
     steps: int  # of the plan, which may be a few more than those of its whole iterations
-    looks: dict[str, Look]
+    styles: dict[str, LineStyle]
     returns: dict[str, dict[str, Drawn]]
     deviations: dict[str, dict[str, Drawn]]  # empty: there are no such panels
     bounds: tuple[float, ...]  # every ε that a drawn variant has
@@ -56,7 +56,7 @@ def training_curves(results: Results, has_deviations: bool = False, referred: tu
     deviations = _by_cell(plan, drawn, lambda *cell: results.deviation_curve(*cell, POINTS)) if has_deviations else {}
     return Curves(
         steps=plan.steps,
-        looks=looks_of(plan.variants),
+        styles=styles_for(plan.variants),
         returns=returns,
         deviations=deviations,
         bounds=_bounds(results, drawn) if has_deviations else (),
@@ -138,10 +138,10 @@ def _draw_returns(axis, curves: Curves, task: str) -> None:
     for number, (variant, (steps, runs)) in enumerate(curves.returns[task].items()):
         spread = runs.std(0, ddof=1) if len(runs) > 1 else 0 * runs[0]
         mean = runs.mean(0)
-        _draw_line(axis, steps, mean, (mean - spread, mean + spread), curves.looks[variant], number)
+        _draw_line(axis, steps, mean, (mean - spread, mean + spread), curves.styles[variant], number)
     for variant, mean in curves.references[task].items():
         steps = np.linspace(0, curves.steps, 4)
-        axis.plot(steps, [mean] * 4, markevery=[1, 2], zorder=1.5, **line_style(curves.looks[variant]))
+        axis.plot(steps, [mean] * 4, markevery=[1, 2], zorder=1.5, **plot_options(curves.styles[variant]))
     if not axis.lines:
         axis.text(0.5, 0.5, "no returns yet", transform=axis.transAxes, ha="center", fontsize=SMALL, color="0.4")
     axis.set_title(task, fontsize=SMALL + 1, pad=3)
@@ -155,7 +155,7 @@ def _draw_returns(axis, curves: Curves, task: str) -> None:
 def _draw_deviations(axis, curves: Curves, task: str) -> None:
     """Mean and range over the seeds on a logarithmic axis, the same for all tasks, with every ε as a line."""
     for number, (variant, (steps, runs)) in enumerate(curves.deviations[task].items()):
-        _draw_line(axis, steps, runs.mean(0), (runs.min(0), runs.max(0)), curves.looks[variant], number)
+        _draw_line(axis, steps, runs.mean(0), (runs.min(0), runs.max(0)), curves.styles[variant], number)
     for bound in curves.bounds:
         axis.axhline(bound, **BOUND)
     axis.set_yscale("log", nonpositive="clip")
@@ -170,12 +170,12 @@ def _deviation_range(curves: Curves) -> tuple[float, float]:
     return 10.0 ** math.floor(math.log10(0.99 * min(positive))), 10.0 ** math.ceil(math.log10(1.01 * max(positive)))
 
 
-def _draw_line(axis, steps: np.ndarray, mean: np.ndarray, band: Drawn, look: Look, number: int) -> None:
+def _draw_line(axis, steps: np.ndarray, mean: np.ndarray, band: Drawn, style: LineStyle, number: int) -> None:
     """A line with its band; the markers of lines stand at different steps, so that none hides another."""
     distance = max(1, len(steps) // 4)
     every = (min(len(steps) - 1, distance * (number + 1) // 6), distance)
-    axis.plot(steps, mean, markevery=every, label=look.label, zorder=3, **line_style(look))
-    axis.fill_between(steps, *band, color=look.colour, alpha=0.15, linewidth=0, zorder=2)
+    axis.plot(steps, mean, markevery=every, label=style.label, zorder=3, **plot_options(style))
+    axis.fill_between(steps, *band, color=style.colour, alpha=0.15, linewidth=0, zorder=2)
 
 
 def _legend_entries(curves: Curves) -> list:
@@ -184,8 +184,8 @@ def _legend_entries(curves: Curves) -> list:
 
     panels = [*curves.returns.values(), *curves.deviations.values(), *curves.references.values()]
     shown = {name for panel in panels for name in panel}
-    looks = [look for name, look in curves.looks.items() if name in shown]
-    lines = [Line2D([], [], label=look.label, **line_style(look)) for look in looks]
+    styles = [style for name, style in curves.styles.items() if name in shown]
+    lines = [Line2D([], [], label=style.label, **plot_options(style)) for style in styles]
     if curves.bounds:
         lines.append(Line2D([], [], label=f"ε = {' and '.join(f'{bound:g}' for bound in curves.bounds)}", **BOUND))
     return lines

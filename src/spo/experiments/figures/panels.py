@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 
-from spo.experiments.figures.style import Look, line_style, pyplot, short_number
+from spo.experiments.figures.style import LineStyle, plot_options, pyplot, short_number
 
 PANEL, SWATCH = (3.6, 2.4), (0.5, 0.16)
 """Inches."""
@@ -18,7 +18,7 @@ MARKS = 7
 class Curve:
     """A line over the steps and the band around it."""
 
-    look: Look
+    style: LineStyle
     steps: np.ndarray
     middle: np.ndarray
     low: np.ndarray
@@ -47,11 +47,11 @@ def draw_panel(
 
 
 @cache
-def draw_swatch(look: Look) -> str:
-    """A piece of the line that has this look."""
+def draw_swatch(style: LineStyle) -> str:
+    """A piece of the line that has this style."""
     figure = pyplot().figure(figsize=SWATCH)
     axis = figure.add_axes((0, 0, 1, 1))
-    axis.plot([0, 1, 2], [0, 0, 0], markevery=[1], **line_style(look))
+    axis.plot([0, 1, 2], [0, 0, 0], markevery=[1], **plot_options(style))
     axis.set(xlim=(0, 2), ylim=(-1, 1))
     axis.axis("off")
     return as_svg(figure)
@@ -60,8 +60,8 @@ def draw_swatch(look: Look) -> str:
 def _draw_curve(axis, curve: Curve, number: int) -> None:
     every = max(len(curve.steps) // MARKS, 1)
     first = (number * every // 3) % every  # so that markers of curves that lie together do not
-    axis.plot(curve.steps, curve.middle, markevery=(first, every), **line_style(curve.look))
-    axis.fill_between(curve.steps, curve.low, curve.high, color=curve.look.colour, alpha=0.15, linewidth=0)
+    axis.plot(curve.steps, curve.middle, markevery=(first, every), **plot_options(curve.style))
+    axis.fill_between(curve.steps, curve.low, curve.high, color=curve.style.colour, alpha=0.15, linewidth=0)
 
 
 def _scale(axis) -> None:

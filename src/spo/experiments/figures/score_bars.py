@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from spo.errors import SpoError
 from spo.experiments import statistics
 from spo.experiments.command_lines import sweep_command
-from spo.experiments.figures.style import PAGE, SMALL, Look, add_legend, looks_of, pyplot, write_note
+from spo.experiments.figures.style import PAGE, SMALL, LineStyle, add_legend, pyplot, styles_for, write_note
 from spo.experiments.figures.sweep_notes import last_share, note_of, seed_count
 from spo.experiments.plan import read_suite
 from spo.experiments.results import Results
-from spo.experiments.scores import Comparison, compared
+from spo.experiments.scores import Comparison, compare_variants
 from spo.experiments.statistics import Interval
 
 TITLES = {"median": "median", "iqm": "IQM", "mean": "mean", "optimality_gap": "optimality gap"}
@@ -21,7 +21,7 @@ ESTIMATE, OTHER = "estimate and 95 % interval", "estimate by each seed's own bou
 class Aggregates:
     """All numbers of a figure of aggregates, by variant and metric."""
 
-    looks: dict[str, Look]
+    styles: dict[str, LineStyle]
     intervals: dict[str, dict[str, Interval]]
     others: dict[str, dict[str, float]]  # the same estimates where scores are normalised by each seed's own bounds
     note: str
@@ -36,13 +36,13 @@ def aggregates(results: Results) -> Aggregates:
     own = comparison.scores("per-seed")
     others = {name: {key: float(f(own[name])) for key, f in statistics.AGGREGATES.items()} for name in own}
     intervals = {name: statistics.aggregates(scores) for name, scores in comparison.scores().items()}
-    return Aggregates(looks_of(results.plan.variants), intervals, others, scores_note(results, comparison))
+    return Aggregates(styles_for(results.plan.variants), intervals, others, scores_note(results, comparison))
 
 
 def comparison_of(results: Results) -> Comparison:
     """What the report compares too; a figure without any task is refused."""
-    _check_normalizes(results)
-    comparison = compared(results)
+    _check_baseline(results)
+    comparison = compare_variants(results)
     if not comparison.tasks:
         path, why = results.sweep.path, "; ".join(comparison.left_out)
         command = sweep_command(results.plan, str(path))
@@ -52,11 +52,11 @@ def comparison_of(results: Results) -> Comparison:
     return comparison
 
 
-def _check_normalizes(results: Results) -> None:
+def _check_baseline(results: Results) -> None:
     """Scores are told in terms of one variant's returns, so that one must have been run."""
     plan, path, full = results.plan, results.sweep.path, read_suite(results.plan.suite)
-    variant = full.normalizes
-    if plan.normalizes is None or not results.scores(variant):
+    variant = full.baseline
+    if plan.baseline is None or not results.scores(variant):
         command = sweep_command(dataclasses.replace(plan, variants={variant: full.variants[variant]}), str(path))
         scale = f"{full.label(variant)}, by which scores are normalised"
         raise SpoError(f"--sweep {path} has no finished run of {scale}; {command} makes them")
@@ -83,7 +83,7 @@ def draw_aggregates(data: Aggregates):
     height = 0.75 + 0.21 * len(data.intervals)
     figure, axes = pyplot().subplots(1, len(TITLES), figsize=(PAGE, height), sharey=True)
     for axis, (metric, title) in zip(axes, TITLES.items()):
-        draw_intervals(axis, {name: each[metric] for name, each in data.intervals.items()}, data.looks)
+        draw_intervals(axis, {name: each[metric] for name, each in data.intervals.items()}, data.styles)
         axis.plot([each[metric] for each in data.others.values()], range(len(data.others)), **_other_style())
         axis.set_title(f"{title} {'↓' if metric == 'optimality_gap' else '↑'}", fontsize=9, pad=4)
     figure.tight_layout(rect=(0, 0.25 / height, 1, 1), w_pad=0.8)
@@ -93,11 +93,11 @@ def draw_aggregates(data: Aggregates):
     return figure
 
 
-def draw_intervals(axis, intervals: dict[str, Interval], looks: dict[str, Look]) -> None:
+def draw_intervals(axis, intervals: dict[str, Interval], styles: dict[str, LineStyle]) -> None:
     for row, (variant, interval) in enumerate(intervals.items()):
-        axis.barh(row, interval.high - interval.low, 0.62, interval.low, color=looks[variant].colour, alpha=0.65)
+        axis.barh(row, interval.high - interval.low, 0.62, interval.low, color=styles[variant].colour, alpha=0.65)
         axis.plot([interval.value] * 2, [row - 0.31, row + 0.31], color="black", linewidth=1.4, solid_capstyle="butt")
-    axis.set_yticks(range(len(intervals)), [looks[name].label for name in intervals])
+    axis.set_yticks(range(len(intervals)), [styles[name].label for name in intervals])
     axis.set_ylim(max(1, len(intervals)) - 0.5, -0.5)
     axis.tick_params(labelsize=SMALL, length=2.5, pad=2)
     axis.tick_params(axis="y", length=0)

@@ -1,4 +1,4 @@
-"""One look for all figures: colours that colour-blind people tell apart, and a line and a marker for grey print."""
+"""One style for all figures: colours that colour-blind people tell apart, and a line and a marker for grey print."""
 
 import textwrap
 from collections.abc import Iterable, Mapping
@@ -28,12 +28,12 @@ FOUR_POINTS, THREE_POINTS = (4, 1, 0), (3, 1, 0)
 """Stars: no letter is left that names a marker with an inside."""
 DASHED, DOTTED, DASH_DOT, LONG = (0, (4, 2)), (0, (1.2, 1.5)), (0, (6, 2, 1.5, 2)), (0, (9, 2))
 LINES = ("-", DASHED, DOTTED, DASH_DOT, LONG)
-OWN = (GREEN, ORANGE, PURPLE, SKY, BLACK)
+EXTRA_COLOURS = (GREEN, ORANGE, PURPLE, SKY, BLACK)
 """Colours for objectives that are not registered."""
 
 
 @dataclass(frozen=True)
-class Look:
+class LineStyle:
     """How an objective is named and drawn in every figure."""
 
     label: str
@@ -43,80 +43,80 @@ class Look:
     is_filled: bool = True  # the marker
 
 
-LOOKS = {
-    "spo": Look("SPO", BLUE, "-", "o"),
-    "ppo-clip": Look("PPO-Clip", VERMILION, DASHED, "s"),
-    "ppo-penalty": Look("PPO-Penalty", ORANGE, DASH_DOT, "^"),
-    "spu": Look("SPU", SKY, DOTTED, "D"),
-    "ppo-rb": Look("PPO-RB", PURPLE, LONG, "v"),
-    "tr-ppo": Look("TR-PPO", GREEN, DASHED, "<"),
-    "tr-ppo-rb": Look("TR-PPO-RB", GREEN, DOTTED, ">"),
-    "rpo-reflective": Look("RPO (reflective)", BLACK, DOTTED, "P"),
-    "trpo": Look("TRPO", BLACK, "-", "X"),
-    "simple": Look("Simple", GREEN, DASH_DOT, "*"),
-    "ppo-dual-clip": Look("PPO dual clip", VERMILION, DOTTED, "p"),
-    "aspo": Look("ASPO", BLUE, DASH_DOT, "d"),
-    "clip-higher": Look("Clip-Higher", ORANGE, LONG, "H"),
-    "espo": Look("ESPO", SKY, DASHED, "h"),
-    "spo-adaptive": Look("SPO adaptive", GREEN, "-", FOUR_POINTS),
-    "spo-power": Look("SPO power", PURPLE, DASH_DOT, THREE_POINTS),
-    "drpo": Look("DRPO", PURPLE, DASHED, "8"),
-    "truly-ppo": Look("Truly PPO", GREEN, LONG, "1"),
+STYLES = {
+    "spo": LineStyle("SPO", BLUE, "-", "o"),
+    "ppo-clip": LineStyle("PPO-Clip", VERMILION, DASHED, "s"),
+    "ppo-penalty": LineStyle("PPO-Penalty", ORANGE, DASH_DOT, "^"),
+    "spu": LineStyle("SPU", SKY, DOTTED, "D"),
+    "ppo-rb": LineStyle("PPO-RB", PURPLE, LONG, "v"),
+    "tr-ppo": LineStyle("TR-PPO", GREEN, DASHED, "<"),
+    "tr-ppo-rb": LineStyle("TR-PPO-RB", GREEN, DOTTED, ">"),
+    "rpo-reflective": LineStyle("RPO (reflective)", BLACK, DOTTED, "P"),
+    "trpo": LineStyle("TRPO", BLACK, "-", "X"),
+    "simple": LineStyle("Simple", GREEN, DASH_DOT, "*"),
+    "ppo-dual-clip": LineStyle("PPO dual clip", VERMILION, DOTTED, "p"),
+    "aspo": LineStyle("ASPO", BLUE, DASH_DOT, "d"),
+    "clip-higher": LineStyle("Clip-Higher", ORANGE, LONG, "H"),
+    "espo": LineStyle("ESPO", SKY, DASHED, "h"),
+    "spo-adaptive": LineStyle("SPO adaptive", GREEN, "-", FOUR_POINTS),
+    "spo-power": LineStyle("SPO power", PURPLE, DASH_DOT, THREE_POINTS),
+    "drpo": LineStyle("DRPO", PURPLE, DASHED, "8"),
+    "truly-ppo": LineStyle("Truly PPO", GREEN, LONG, "1"),
 }
 
 
-def look_of(name: str) -> Look:
-    """The look of a registered objective; a user's own is grey under its own name."""
-    return LOOKS.get(name) or Look(name, GREY, "-", ".")
+def style_of(name: str) -> LineStyle:
+    """The style of a registered objective; a user's own is grey under its own name."""
+    return STYLES.get(name) or LineStyle(name, GREY, "-", ".")
 
 
-def looks_of(variants: Mapping[str, Mapping[str, object]]) -> dict[str, Look]:
-    """The looks of a plan's variants: colour and marker by objective; where networks are compared, line by network.
+def styles_for(variants: Mapping[str, Mapping[str, object]]) -> dict[str, LineStyle]:
+    """The styles of a plan's variants: colour and marker by objective; where networks are compared, line by network.
 
     Of several with the same objective and network the first has its line, and the others (of another width) are dotted.
     """
     is_compared = any({"hidden", "encoder"} & set(settings) for settings in variants.values())
-    bases = _objective_looks(dict.fromkeys(str(own.get("objective", name)) for name, own in variants.items()))
-    looks, taken = {}, set()
+    bases = _objective_styles(dict.fromkeys(str(own.get("objective", name)) for name, own in variants.items()))
+    styles, taken = {}, set()
     for name, own in variants.items():
-        look = _variant_look(bases[str(own.get("objective", name))], name, own, is_compared)
-        is_taken = (look.marker, look.colour, look.is_filled) in taken
-        taken.add((look.marker, look.colour, look.is_filled))
-        looks[name] = replace(look, line=DOTTED) if is_compared and is_taken else look
-    return looks
+        style = _variant_style(bases[str(own.get("objective", name))], name, own, is_compared)
+        is_taken = (style.marker, style.colour, style.is_filled) in taken
+        taken.add((style.marker, style.colour, style.is_filled))
+        styles[name] = replace(style, line=DOTTED) if is_compared and is_taken else style
+    return styles
 
 
-def _objective_looks(objectives: Iterable[str]) -> dict[str, Look]:
+def _objective_styles(objectives: Iterable[str]) -> dict[str, LineStyle]:
     """Objectives that are not registered get colours that the palette has left."""
-    looks = {name: look_of(name) for name in objectives}
-    own = (name for name in looks if name not in LOOKS)
-    return looks | {name: replace(looks[name], colour=colour) for name, colour in zip(own, cycle(OWN))}
+    styles = {name: style_of(name) for name in objectives}
+    own = (name for name in styles if name not in STYLES)
+    return styles | {name: replace(styles[name], colour=colour) for name, colour in zip(own, cycle(EXTRA_COLOURS))}
 
 
-def _variant_look(look: Look, name: str, settings: Mapping[str, object], is_compared: bool) -> Look:
+def _variant_style(style: LineStyle, name: str, settings: Mapping[str, object], is_compared: bool) -> LineStyle:
     """A large network is solid with full markers, a small one dashed with hollow ones."""
-    look = replace(look, label=str(settings.get("label", name)))
+    style = replace(style, label=str(settings.get("label", name)))
     if not is_compared:
-        return look
+        return style
     is_large = len(settings.get("hidden", ())) > 2 or settings.get("encoder") == "resnet18"
-    return replace(look, line="-" if is_large else DASHED, is_filled=is_large)
+    return replace(style, line="-" if is_large else DASHED, is_filled=is_large)
 
 
-def told_apart(looks: Mapping[str, Look]) -> dict[str, Look]:
-    """Looks for variants that share a panel: where two have the same line, the later gets one that is not taken."""
+def make_distinct(styles: Mapping[str, LineStyle]) -> dict[str, LineStyle]:
+    """Styles for variants that share a panel: where two have the same line, the later gets one that is not taken."""
     apart, taken = {}, set()
-    for name, look in looks.items():
-        lines = (look.line, *LINES)
-        line = next((line for line in lines if (look.colour, look.marker, line) not in taken), look.line)
-        taken.add((look.colour, look.marker, line))
-        apart[name] = replace(look, line=line)
+    for name, style in styles.items():
+        lines = (style.line, *LINES)
+        line = next((line for line in lines if (style.colour, style.marker, line) not in taken), style.line)
+        taken.add((style.colour, style.marker, line))
+        apart[name] = replace(style, line=line)
     return apart
 
 
-def line_style(look: Look) -> dict[str, object]:
-    """The arguments of a line that is drawn in this look."""
-    marker = {"marker": look.marker, "markerfacecolor": look.colour if look.is_filled else "white"}
-    return {"color": look.colour, "linestyle": look.line, "linewidth": 1.2, "markersize": 3.2, **marker}
+def plot_options(style: LineStyle) -> dict[str, object]:
+    """The arguments of a line that is drawn in this style."""
+    marker = {"marker": style.marker, "markerfacecolor": style.colour if style.is_filled else "white"}
+    return {"color": style.colour, "linestyle": style.line, "linewidth": 1.2, "markersize": 3.2, **marker}
 
 
 def pyplot():

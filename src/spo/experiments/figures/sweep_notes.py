@@ -15,7 +15,7 @@ Drawn = tuple[np.ndarray, np.ndarray]
 """Steps (points,) and runs (runs, points)."""
 
 
-def results_of(arguments: FigureArguments, suite: str) -> Results:
+def open_results(arguments: FigureArguments, suite: str) -> Results:
     """The results of the sweep that a figure is asked to show, if some of it is finished."""
     name, path = arguments.name, arguments.sweep
     new = f"suite {suite}, which {sweep_command(read_suite(suite), f'runs/{suite}')} runs"
@@ -67,7 +67,7 @@ def last_share(results: Results) -> str:
     runs = [run for run in results.runs.values() if run.state == "finished" and run.summary["return"] is not None]
     short = sum(run.summary["return_from_last_episodes"] for run in runs)
     told = f" (of {short} runs their last 8 episodes, because fewer ended there)" if short else ""
-    return f"returns over the last {100 * results.plan.last:g} % of the steps{told}"
+    return f"returns over the last {100 * results.plan.final_fraction:g} % of the steps{told}"
 
 
 def seed_count(counts: list[int]) -> str:

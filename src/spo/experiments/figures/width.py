@@ -10,15 +10,15 @@ from spo.experiments.figures.style import (
     DOTTED,
     PAGE,
     SMALL,
-    Look,
+    LineStyle,
     add_legend,
-    looks_of,
     pyplot,
     save,
     short_number,
+    styles_for,
     write_note,
 )
-from spo.experiments.figures.sweep_notes import last_share, note_of, results_of
+from spo.experiments.figures.sweep_notes import last_share, note_of, open_results
 from spo.experiments.results import Results
 from spo.experiments.verdict import DEPTHS, SUITE, conclusion, verdicts
 
@@ -31,13 +31,13 @@ class Widths:
     """All numbers of the figure."""
 
     tasks: tuple[str, ...]
-    looks: dict[str, Look]  # by variant
+    styles: dict[str, LineStyle]  # by variant
     points: dict[str, dict[str, dict[str, Points]]]  # by depth, task and variant
     note: str
 
 
 def make(arguments: FigureArguments) -> list[Path]:
-    return save(draw_widths(widths(results_of(arguments, SUITE))), "width", arguments.out)
+    return save(draw_widths(widths(open_results(arguments, SUITE))), "width", arguments.out)
 
 
 # Numbers
@@ -55,7 +55,7 @@ def widths(results: Results) -> Widths:
     told = "small: runs (x: the median iteration's), large: their mean"
     note = note_of(results, told, last_share(results), conclusion(verdicts(results)))
     shown = {depth: rows for depth, rows in points.items() if any(_has_points(row) for row in rows.values())}
-    return Widths(plan.tasks, looks_of(plan.variants), shown, note)
+    return Widths(plan.tasks, styles_for(plan.variants), shown, note)
 
 
 def _points(results: Results, task: str, variant: str) -> Points:
@@ -78,7 +78,7 @@ def draw_widths(data: Widths):
     figure, axes = pyplot().subplots(rows, columns, figsize=(PAGE, 0.7 + 1.9 * rows), squeeze=False, sharex=True)
     for row, (depth, tasks) in zip(axes, data.points.items()):
         for axis, (task, points) in zip(row, tasks.items()):
-            _draw_panel(axis, points, data.looks)
+            _draw_panel(axis, points, data.styles)
             axis.set_title(task, fontsize=SMALL + 1, pad=3)
         row[0].set_ylabel(f"{depth} layers: return", fontsize=SMALL)
     for axis in axes[-1]:
@@ -89,10 +89,10 @@ def draw_widths(data: Widths):
     return figure
 
 
-def _draw_panel(axis, points: dict[str, Points], looks: dict[str, Look]) -> None:
+def _draw_panel(axis, points: dict[str, Points], styles: dict[str, LineStyle]) -> None:
     for variant, (deviations, returns) in points.items():
         if len(returns):
-            style = _marker(looks[variant])
+            style = _marker(styles[variant])
             axis.plot(deviations, returns, markersize=2.5, alpha=0.55, **style)
             axis.plot([deviations.mean()], [returns.mean()], markersize=6.5, label=variant, **style)
     axis.set_xscale("log")
@@ -103,10 +103,10 @@ def _draw_panel(axis, points: dict[str, Points], looks: dict[str, Look]) -> None
     axis.grid(color="0.92", linewidth=0.6)
 
 
-def _marker(look: Look) -> dict[str, object]:
+def _marker(style: LineStyle) -> dict[str, object]:
     """Full for the first variant of an objective, hollow for one of another width; the depth is the panel's."""
-    face = "white" if look.line == DOTTED else look.colour
-    return {"color": look.colour, "marker": look.marker, "markerfacecolor": face, "linestyle": ""}
+    face = "white" if style.line == DOTTED else style.colour
+    return {"color": style.colour, "marker": style.marker, "markerfacecolor": face, "linestyle": ""}
 
 
 def _legend_entries(data: Widths) -> list:
@@ -114,6 +114,6 @@ def _legend_entries(data: Widths) -> list:
     from matplotlib.lines import Line2D
 
     rows = [row for tasks in data.points.values() for row in tasks.values()]
-    looks = [data.looks[name] for row in rows for name, (_, returns) in row.items() if len(returns)]
-    rules = {look.label.rpartition(",")[0]: look for look in looks}
-    return [Line2D([], [], label=label, markersize=5, **_marker(look)) for label, look in rules.items()]
+    styles = [data.styles[name] for row in rows for name, (_, returns) in row.items() if len(returns)]
+    rules = {style.label.rpartition(",")[0]: style for style in styles}
+    return [Line2D([], [], label=label, markersize=5, **_marker(style)) for label, style in rules.items()]

@@ -18,7 +18,7 @@ def agreement_section(results: Results) -> Html:
     if not found:
         words = "The paper gives no table of numbers for what was run here, so nothing is compared by rule."
         return section("paper", TITLE, element("p", words))
-    where = " at this length" if results.plan.reduced else ""
+    where = " at this length" if results.plan.reductions else ""
     counts = [
         _count("Return", [one.gain for one in found], where),
         _count("Ratio deviation", [one.deviation for one in found], where),

@@ -18,15 +18,15 @@ class Html(str):
 def element(name: str, /, *children: object, **attributes: object) -> Html:
     """<name attributes>children</name>; `class_` is written class, `aria_label` aria-label; None is left out."""
     given = {key.strip("_").replace("_", "-"): value for key, value in attributes.items() if value is not None}
-    start = "".join([name, *(f' {key}="{_escaped(value)}"' for key, value in given.items())])
+    start = "".join([name, *(f' {key}="{_escape(value)}"' for key, value in given.items())])
     return Html(f"<{start}>" if name in VOID else f"<{start}>{join(children)}</{name}>")
 
 
 def join(children: Iterable[object]) -> Html:
-    return Html("".join(child if isinstance(child, Html) else _escaped(child) for child in children))
+    return Html("".join(child if isinstance(child, Html) else _escape(child) for child in children))
 
 
-def _escaped(value: object) -> str:
+def _escape(value: object) -> str:
     return html.escape(INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", str(value)))
 
 

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from spo.experiments.figures.panels import Curve, draw_panel, draw_swatch
-from spo.experiments.figures.style import looks_of, told_apart
+from spo.experiments.figures.style import make_distinct, styles_for
 from spo.experiments.report.markup import Html, element, join, label, number, percent, plural, section, short, table
 from spo.experiments.results import Entry, Result, Results
 
@@ -23,22 +23,22 @@ def outcome_section(results: Results) -> Html:
 
 
 def _variant_heading(results: Results, variant: str) -> Html:
-    look = told_apart(looks_of(results.plan.variants))[variant]
-    return join([picture(draw_swatch(look), "", "swatch"), element("br"), results.plan.label(variant)])
+    style = make_distinct(styles_for(results.plan.variants))[variant]
+    return join([picture(draw_swatch(style), "", "swatch"), element("br"), results.plan.label(variant)])
 
 
 def _table_caption(results: Results) -> Html:
     plan = results.plan
     entries = [results.entry(task, variant) for task in plan.tasks for variant in plan.variants]
     parts = [
-        f"Return over the last {percent(plan.last)} of the steps: mean ± standard deviation over the seeds, the highest"
-        " mean of each task in bold (which is no test). Below it the maximum ratio deviation of the run, the largest of"
-        " all seeds."
+        f"Return over the last {percent(plan.final_fraction)} of the steps: mean ± standard deviation over the seeds,"
+        " the highest mean of each task in bold (which is no test). Below it the maximum ratio deviation of"
+        " the run, the largest of all seeds."
     ]
     if any(entry.paper for entry in entries):
-        length = " at its own length" if plan.reduced else ""
+        length = " at its own length" if plan.reductions else ""
         parts.append(f" Grey: the paper’s return and ratio deviation{length}.")
-    if any(entry.is_short for entry in entries):
+    if any(entry.from_last_episodes for entry in entries):
         parts.append(" †: in some run fewer than 8 episodes ended in that share, so its last 8 were taken.")
     return join([*parts, " ", label(plan.note)])
 
@@ -58,8 +58,8 @@ def _entry(entry: Entry, best: float | None, seeds: int) -> list[Html]:
     lines = []
     if count:
         mean = element("strong", number(entry.mean)) if entry.mean == best else number(entry.mean)
-        spread = [" ± ", number(entry.spread, short(entry.spread, entry.mean))] if count > 1 else []
-        lines.append(element("div", mean, *spread, " †" if entry.is_short else "", class_="return"))
+        spread = [" ± ", number(entry.std, short(entry.std, entry.mean))] if count > 1 else []
+        lines.append(element("div", mean, *spread, " †" if entry.from_last_episodes else "", class_="return"))
         lines.append(element("div", "deviation ", number(entry.deviation)))
     if entry.paper:
         lines.append(element("div", "paper ", short(entry.paper[0]), " · ", short(entry.paper[1]), class_="paper"))
@@ -73,7 +73,7 @@ def _troubles(runs: list[Result]) -> list[Html]:
     seeds: dict[str, list[str]] = {}
     for run in runs:
         if not run.has_return:
-            seeds.setdefault(run.outcome, []).append(str(run.cell.seed))
+            seeds.setdefault(run.state_text, []).append(str(run.cell.seed))
     return [
         element("div", f"seed{'s' if len(own) > 1 else ''} {', '.join(own)} {_cut(outcome)}", class_="trouble")
         for outcome, own in seeds.items()
@@ -122,10 +122,10 @@ def width_section(results: Results) -> Html:
 
 
 def _panels(results: Results, panels: list[Html], words: str) -> Html:
-    looks = told_apart(looks_of(results.plan.variants))
+    styles = make_distinct(styles_for(results.plan.variants))
     legend = [
-        element("li", picture(draw_swatch(look), "", "swatch"), " ", results.plan.label(variant))
-        for variant, look in looks.items()
+        element("li", picture(draw_swatch(style), "", "swatch"), " ", results.plan.label(variant))
+        for variant, style in styles.items()
     ]
     caption = element("p", words, " ", label(results.plan.note), class_="caption")
     return join([caption, element("ul", *legend, class_="legend"), element("div", *panels, class_="panels")])
@@ -156,11 +156,11 @@ def _width_curves(results: Results, task: str) -> dict[str, Curve]:
 
 def _curves(results: Results, curve_of: Callable, middle: Callable) -> dict[str, Curve]:
     found = {}
-    for variant, look in told_apart(looks_of(results.plan.variants)).items():
+    for variant, style in make_distinct(styles_for(results.plan.variants)).items():
         steps, values = curve_of(variant)
         values = values[~np.isnan(values).any(1)]  # a run in which no episode ended has no curve
         if len(values):
-            found[variant] = Curve(look, steps, middle(values, 0), values.min(0), values.max(0))
+            found[variant] = Curve(style, steps, middle(values, 0), values.min(0), values.max(0))
     return found
 
 

@@ -113,7 +113,7 @@ def _state(results: Results) -> Html:
 
 def _cautions(results: Results) -> list[tuple[str, str]]:
     """Sentences that a reader must not miss, and the section of each."""
-    mixed, departed = mixtures(results), [run for run in results.runs.values() if run.departures]
+    mixed, departed = mixtures(results), [run for run in results.runs.values() if run.inexact_reasons]
     found = [(f"The runs are a mixture. Not the same in all of them: {', '.join(mixed)}.", "versions")] if mixed else []
     if departed:
         words = f"{plural(len(departed), 'run')} departed from what, to the bit, an uninterrupted run would be."

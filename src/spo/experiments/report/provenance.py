@@ -17,7 +17,7 @@ def failure_section(results: Results) -> Html:
     runs = [run for pair in pairs for run in results.runs_of(*pair) if not run.has_return]
     if not runs:
         return section("failures", "Failed and unfinished runs", element("p", "None."))
-    rows = [[str(run.cell), run.state, _progress(run), run.trouble or "–"] for run in runs]
+    rows = [[str(run.cell), run.state, _progress(run), run.failure_reason or "–"] for run in runs]
     return section("failures", "Failed and unfinished runs", table(["run", "state", "steps", "reason"], rows))
 
 
@@ -101,9 +101,9 @@ def _runs(cells: list[Cell], most: int = 6) -> str:
 
 
 def departure_section(results: Results) -> Html:
-    departed = [run for run in results.runs.values() if run.departures]
+    departed = [run for run in results.runs.values() if run.inexact_reasons]
     words = "Every run is to the bit what an uninterrupted one would be."
-    rows = [[str(run.cell), "; ".join(run.departures)] for run in departed]
+    rows = [[str(run.cell), "; ".join(run.inexact_reasons)] for run in departed]
     content = table(["run", "how it differs from an uninterrupted one"], rows) if rows else element("p", words)
     return section("departures", "Departures from an exact run", content)
 

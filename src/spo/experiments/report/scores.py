@@ -3,7 +3,7 @@
 from spo.experiments import statistics
 from spo.experiments.report.markup import Html, element, join, label, number, plural, section, table
 from spo.experiments.results import Results
-from spo.experiments.scores import Comparison, compared
+from spo.experiments.scores import Comparison, compare_variants
 from spo.experiments.statistics import Interval
 
 STATISTICS = {"median": "median", "iqm": "IQM", "mean": "mean", "optimality_gap": "optimality gap (lower is better)"}
@@ -16,9 +16,9 @@ COVERAGE = (
 
 def score_section(results: Results) -> Html:
     """Nothing where the plan has no variant to normalise by."""
-    if not results.plan.normalizes:
+    if not results.plan.baseline:
         return Html()
-    comparison = compared(results)
+    comparison = compare_variants(results)
     parts = [element("p", "No task has returns of all variants.")]
     if comparison.tasks:
         parts = [f(results, comparison) for f in (_pooled_scores, _caution, _per_seed_scores)]
@@ -27,7 +27,7 @@ def score_section(results: Results) -> Html:
 
 
 def _pooled_scores(results: Results, comparison: Comparison) -> Html:
-    base = results.plan.label(results.plan.normalizes)
+    base = results.plan.label(results.plan.baseline)
     words = (
         f"Scores over {plural(len(comparison.tasks), 'task')}: 0 is the lowest and 1 the highest mean return of an"
         f" iteration of {base} in training, of all its seeds together. Brackets: 95\u00a0% intervals of a stratified"
@@ -36,19 +36,19 @@ def _pooled_scores(results: Results, comparison: Comparison) -> Html:
     improvement = comparison.improvement()
     better = [improvement.get(variant) for variant in comparison.returns]
     chances = [_bar(interval, [Interval(0.5, 0, 1)], "{:.0%}") if interval else "–" for interval in better]
-    rows = [[*row, chance] for row, chance in zip(read_rows(results, comparison, "pooled"), chances)]
+    rows = [[*row, chance] for row, chance in zip(_score_rows(results, comparison, "pooled"), chances)]
     head = ["variant", *STATISTICS.values(), f"better than {base}"]
     return table(head, rows, join([words, label(results.plan.note)]), class_="scores")
 
 
 def _per_seed_scores(results: Results, comparison: Comparison) -> Html:
-    base = results.plan.label(results.plan.normalizes)
+    base = results.plan.label(results.plan.baseline)
     words = (
         f"The same with the extremes of each seed of {base}, averaged over its seeds: how much that choice matters. "
     )
     caption = join([words, label(results.plan.note)])
     return table(
-        ["variant", *STATISTICS.values()], read_rows(results, comparison, "per-seed"), caption, class_="scores"
+        ["variant", *STATISTICS.values()], _score_rows(results, comparison, "per-seed"), caption, class_="scores"
     )
 
 
@@ -60,7 +60,7 @@ def _caution(results: Results, comparison: Comparison) -> Html:
     return element("p", words, class_="caution")
 
 
-def read_rows(results: Results, comparison: Comparison, seeds: str) -> list[list[object]]:
+def _score_rows(results: Results, comparison: Comparison, seeds: str) -> list[list[object]]:
     intervals = {variant: statistics.aggregates(own) for variant, own in comparison.scores(seeds).items()}
     columns = {name: [own[name] for own in intervals.values()] for name in STATISTICS}
     return [
