@@ -7,13 +7,13 @@ import numpy as np
 
 from spo.experiments import statistics
 from spo.experiments.figures.arguments import FigureArguments
+from spo.experiments.figures.bands import Band, draw_band
 from spo.experiments.figures.score_bars import aggregates, comparison_of, draw_aggregates, draw_intervals, scores_note
 from spo.experiments.figures.style import (
     PAGE,
     SMALL,
     TITLE,
     LineStyle,
-    plot_options,
     pyplot,
     save,
     short_number,
@@ -115,11 +115,7 @@ def draw_profiles(data: Profiles):
 
 def _draw_bands(axis, x: np.ndarray, bands: dict[str, Interval], styles: dict[str, LineStyle]) -> None:
     for number, (variant, band) in enumerate(bands.items()):
-        every = (1 + number * len(x) // 6 // len(bands), max(1, len(x) // 6))
-        axis.plot(
-            x, band.value, markevery=every, label=styles[variant].label, zorder=3, **plot_options(styles[variant])
-        )
-        axis.fill_between(x, band.low, band.high, color=styles[variant].colour, alpha=0.1, linewidth=0)
+        draw_band(axis, Band(x, band.value, band.low, band.high), styles[variant], number, marks=6)
     axis.margins(x=0)
     axis.tick_params(labelsize=8)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from spo.experiments.figures.arguments import FigureArguments
+from spo.experiments.figures.bands import draw_band, mean_and_range
 from spo.experiments.figures.style import TITLE, pyplot, save, style_of
 
 PANELS = {"surrogate": ("surrogate", "mean(r·A)"), "ratio_deviation": ("ratio deviation", "mean|r − 1|")}
@@ -21,7 +22,9 @@ def draw_one_batch(data: dict):
     figure, axes = pyplot().subplots(1, len(PANELS), figsize=(6.8, 2.9))
     for axis, (key, (title, label)) in zip(axes, PANELS.items()):
         for name, curves in data["curves"].items():
-            _draw_band(axis, np.array(curves[key]), name)
+            runs = np.array(curves[key])
+            band = mean_and_range(np.arange(runs.shape[1]), runs)
+            draw_band(axis, band, style_of(name), marker="", linewidth=1.6)
         axis.set(xlabel="step of Adam on the whole batch", ylabel=label, ylim=(0, None))
         axis.set_title(title, fontsize=TITLE)
         axis.margins(x=0)
@@ -34,10 +37,3 @@ def draw_one_batch(data: dict):
     figure.tight_layout(rect=(0, 0, 1, 0.87))
     figure.legend(lines, labels, title=title, frameon=False, loc="upper center", ncols=len(labels))
     return figure
-
-
-def _draw_band(axis, curves: np.ndarray, name: str) -> None:
-    """The curves (seeds, steps) as their mean and range."""
-    style, steps = style_of(name), np.arange(curves.shape[1])
-    axis.plot(steps, curves.mean(0), color=style.colour, linestyle=style.line, linewidth=1.6, label=style.label)
-    axis.fill_between(steps, curves.min(0), curves.max(0), color=style.colour, alpha=0.2, linewidth=0)

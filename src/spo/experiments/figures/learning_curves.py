@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spo.experiments.figures.bands import draw_band, mean_and_range, mean_and_std
 from spo.experiments.figures.style import (
     COLUMN,
     PAGE,
@@ -136,9 +137,7 @@ def _draw_task(figure, cell, curves: Curves, task: str, is_first: bool) -> None:
 def _draw_returns(axis, curves: Curves, task: str) -> None:
     """Mean and standard deviation over the seeds, and the references as horizontal lines."""
     for number, (variant, (steps, runs)) in enumerate(curves.returns[task].items()):
-        spread = runs.std(0, ddof=1) if len(runs) > 1 else 0 * runs[0]
-        mean = runs.mean(0)
-        _draw_line(axis, steps, mean, (mean - spread, mean + spread), curves.styles[variant], number)
+        draw_band(axis, mean_and_std(steps, runs), curves.styles[variant], number)
     for variant, mean in curves.references[task].items():
         steps = np.linspace(0, curves.steps, 4)
         axis.plot(steps, [mean] * 4, markevery=[1, 2], zorder=1.5, **plot_options(curves.styles[variant]))
@@ -155,7 +154,7 @@ def _draw_returns(axis, curves: Curves, task: str) -> None:
 def _draw_deviations(axis, curves: Curves, task: str) -> None:
     """Mean and range over the seeds on a logarithmic axis, the same for all tasks, with every ε as a line."""
     for number, (variant, (steps, runs)) in enumerate(curves.deviations[task].items()):
-        _draw_line(axis, steps, runs.mean(0), (runs.min(0), runs.max(0)), curves.styles[variant], number)
+        draw_band(axis, mean_and_range(steps, runs), curves.styles[variant], number)
     for bound in curves.bounds:
         axis.axhline(bound, **BOUND)
     axis.set_yscale("log", nonpositive="clip")
@@ -168,14 +167,6 @@ def _deviation_range(curves: Curves) -> tuple[float, float]:
     values = [runs.ravel() for drawn in curves.deviations.values() for _, runs in drawn.values()]
     positive = [value for value in np.concatenate([*values, curves.bounds]) if value > 0] or [0.1]
     return 10.0 ** math.floor(math.log10(0.99 * min(positive))), 10.0 ** math.ceil(math.log10(1.01 * max(positive)))
-
-
-def _draw_line(axis, steps: np.ndarray, mean: np.ndarray, band: Drawn, style: LineStyle, number: int) -> None:
-    """A line with its band; the markers of lines stand at different steps, so that none hides another."""
-    distance = max(1, len(steps) // 4)
-    every = (min(len(steps) - 1, distance * (number + 1) // 6), distance)
-    axis.plot(steps, mean, markevery=every, label=style.label, zorder=3, **plot_options(style))
-    axis.fill_between(steps, *band, color=style.colour, alpha=0.15, linewidth=0, zorder=2)
 
 
 def _legend_entries(curves: Curves) -> list:

@@ -1,11 +1,9 @@
 """Curves of a sweep, one panel at a time and without names: a page sets them side by side, with its own headings."""
 
 import io
-from dataclasses import dataclass
 from functools import cache
 
-import numpy as np
-
+from spo.experiments.figures.bands import Band, draw_band
 from spo.experiments.figures.style import LineStyle, plot_options, pyplot, short_number
 
 PANEL, SWATCH = (3.6, 2.4), (0.5, 0.16)
@@ -14,15 +12,7 @@ MARKS = 7
 """How many markers a curve carries."""
 
 
-@dataclass(frozen=True)
-class Curve:
-    """A line over the steps and the band around it."""
-
-    style: LineStyle
-    steps: np.ndarray
-    middle: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
+Curve = tuple[LineStyle, Band]
 
 
 def draw_panel(
@@ -31,8 +21,8 @@ def draw_panel(
     """The curves as SVG, and the bounds as dotted lines."""
     figure = pyplot().figure(figsize=PANEL)
     axis = figure.add_axes((0.19, 0.19, 0.78, 0.77))
-    for number, curve in enumerate(curves):
-        _draw_curve(axis, curve, number)
+    for number, (style, band) in enumerate(curves):
+        draw_band(axis, band, style, number, MARKS)
     for bound in bounds:
         axis.axhline(bound, color="0.25", linewidth=0.9, linestyle=":")
         place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "xytext": (2, 2)}
@@ -55,13 +45,6 @@ def draw_swatch(style: LineStyle) -> str:
     axis.set(xlim=(0, 2), ylim=(-1, 1))
     axis.axis("off")
     return as_svg(figure)
-
-
-def _draw_curve(axis, curve: Curve, number: int) -> None:
-    every = max(len(curve.steps) // MARKS, 1)
-    first = (number * every // 3) % every  # so that markers of curves that lie together do not
-    axis.plot(curve.steps, curve.middle, markevery=(first, every), **plot_options(curve.style))
-    axis.fill_between(curve.steps, curve.low, curve.high, color=curve.style.colour, alpha=0.15, linewidth=0)
 
 
 def _scale(axis) -> None:

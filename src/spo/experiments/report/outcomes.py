@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from spo.experiments.figures.bands import Band
 from spo.experiments.figures.panels import Curve, draw_panel, draw_swatch
 from spo.experiments.figures.style import make_distinct, styles_for
 from spo.experiments.report.markup import Html, element, join, label, number, percent, plural, section, short, table
@@ -136,8 +137,8 @@ def _panel(results: Results, task: str, curves_of: Callable, what: str, **option
     heading = element("figcaption", task)
     if not curves:
         return element("figure", heading, element("p", "No finished run has a curve here.", class_="trouble"))
-    ends = "; ".join(f"{results.plan.label(name)} {short(curve.middle[-1])}" for name, curve in curves.items())
-    steps = int(max(curve.steps[-1] for curve in curves.values()))
+    ends = "; ".join(f"{results.plan.label(name)} {short(band.middle[-1])}" for name, (_, band) in curves.items())
+    steps = int(max(band.x[-1] for _, band in curves.values()))
     alternative = f"{task}: {what} over {steps:,} environment steps. At the end: {ends}."
     return element("figure", heading, picture(draw_panel(list(curves.values()), what, steps, **options), alternative))
 
@@ -160,7 +161,7 @@ def _curves(results: Results, curve_of: Callable, middle: Callable) -> dict[str,
         steps, values = curve_of(variant)
         values = values[~np.isnan(values).any(1)]  # a run in which no episode ended has no curve
         if len(values):
-            found[variant] = Curve(style, steps, middle(values, 0), values.min(0), values.max(0))
+            found[variant] = (style, Band(steps, middle(values, 0), values.min(0), values.max(0)))
     return found
 
 
