@@ -51,7 +51,7 @@ class BenchArguments(Execution):
 
 @command("bench SUITE", "run a table or figure of the paper (spo bench --help lists them)", BenchArguments)
 def bench(given: BenchArguments) -> None:
-    from spo.experiments.plan import restrict, read_suite
+    from spo.experiments.plan import read_suite, restrict
     from spo.experiments.run_sweep import bench
 
     plan = restrict(read_suite(given.suite), given.scale, given.steps, given.seeds, given.tasks, given.variants)
