@@ -11,7 +11,7 @@ import numpy as np
 
 from spo.envs.make import MakeEnv
 from spo.envs.sync import mask_of
-from spo.errors import SpoError
+from spo.errors import EnvError, SpoError
 from spo.models.policy import Policy
 from spo.runtime.seeding import derived_seed
 from spo.runtime.signals import stop_if_asked
@@ -54,7 +54,7 @@ def evaluate_policy(
     except SpoError:
         raise
     except Exception as error:
-        raise SpoError(f"the environment raised {type(error).__name__} in an evaluation: {error}") from error
+        raise EnvError(f"the environment raised {type(error).__name__} in an evaluation: {error}") from error
     finally:
         env.close()
     returns, lengths = [list(column) for column in zip(*played)]

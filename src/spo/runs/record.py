@@ -47,6 +47,10 @@ KINDS = {
 """What of the resolved choices a resumed run goes by."""
 
 
+LATER_SETTINGS = {"action_scale": "off"}
+"""How runs of earlier versions were made, whose records do not name these settings, where the default is another."""
+
+
 def read_record(content: bytes) -> StateDict:
     """A config.json that proves itself and has everything that resuming needs, or ValueError."""
     record = unsealed(content)
@@ -54,6 +58,7 @@ def read_record(content: bytes) -> StateDict:
         if not isinstance(record.get(name), dict):
             raise ValueError(f"its {name} are missing")
     record |= {name: under_current_names(record[name]) for name in ("settings", "resolved")}
+    record["settings"] = LATER_SETTINGS | record["settings"]
     for name, kind in KINDS.items():
         if not isinstance(record["resolved"].get(name, ...), kind):
             raise ValueError(f"its {name} is {record['resolved'].get(name)!r}")
