@@ -47,6 +47,9 @@ class Squashed(Gaussian):
     def to_env(self, action: np.ndarray) -> np.ndarray:
         return self.to_bounds(np.tanh(action))
 
+    def best_action(self, params: Tensor) -> Tensor:
+        return self.share_to_bounds(params[..., : self.size].tanh() * 0.5 + 0.5)
+
     def clipped_fraction(self, action: np.ndarray) -> float:
         return 0.0
 
@@ -86,6 +89,10 @@ class Beta(BoxDistribution):
 
     def to_env(self, action: np.ndarray) -> np.ndarray:
         return self.to_bounds(2 * action - 1)
+
+    def best_action(self, params: Tensor) -> Tensor:
+        above, below = functional.softplus(params).chunk(2, dim=-1)
+        return self.share_to_bounds(above / (above + below).clamp(min=torch.finfo(torch.float32).tiny))
 
     def log_prob(self, params: Tensor, action: Tensor) -> Tensor:
         alpha, beta = _concentrations(params)

@@ -40,6 +40,9 @@ class Distribution(Protocol):
     def to_env(self, action: np.ndarray) -> np.ndarray:
         """Return actions (N, …) as the environment takes them, within its bounds."""
 
+    def best_action(self, params: Tensor) -> Tensor:
+        """Return what `to_env` makes of the mode, in torch: exported policies act with it."""
+
     def log_prob(self, params: Tensor, action: Tensor) -> Tensor:
         """Return the log-probability, or log-density, of each action (…)."""
 
@@ -92,6 +95,12 @@ class BoxDistribution(DistributionDefaults):
         share = np.minimum(np.maximum(action.reshape(-1, *self.shape), -1), 1) * 0.5 + 0.5
         return np.minimum(np.maximum(self.low + share * (self.high - self.low), self.low), self.high)
 
+    def share_to_bounds(self, share: Tensor) -> Tensor:
+        """Map shares (B, D) of the way between the bounds to actions (B, …), in torch."""
+        low, high = torch.from_numpy(self.low), torch.from_numpy(self.high)
+        share = share.reshape(-1, *self.shape)
+        return torch.minimum(torch.maximum(low + share * (high - low), low), high)
+
     def tensors(self) -> dict[str, np.ndarray]:
         return {"action.low": self.low, "action.high": self.high}
 
@@ -122,6 +131,13 @@ class Gaussian(BoxDistribution):
         if self.is_scaled:
             return self.to_bounds(action)
         return np.minimum(np.maximum(action.reshape(-1, *self.shape), self.low), self.high)
+
+    def best_action(self, params: Tensor) -> Tensor:
+        mean = params[..., : self.size]
+        if self.is_scaled:
+            return self.share_to_bounds(mean.clamp(-1, 1) * 0.5 + 0.5)
+        low, high = torch.from_numpy(self.low), torch.from_numpy(self.high)
+        return torch.minimum(torch.maximum(mean.reshape(-1, *self.shape), low), high)
 
     def clipped_fraction(self, action: np.ndarray) -> float:
         low, high = (-1, 1) if self.is_scaled else (self.low.ravel(), self.high.ravel())
@@ -175,6 +191,10 @@ class Categorical(DistributionDefaults):
     def to_env(self, action: np.ndarray) -> np.ndarray:
         return action.reshape(-1, *self.shape) + self.start
 
+    def best_action(self, params: Tensor) -> Tensor:
+        choices = torch.stack([part.argmax(-1) for part in params.split(self.sizes, dim=-1)], dim=-1)
+        return choices.reshape(-1, *self.shape) + torch.as_tensor(self.start)
+
     def mask(self, params: Tensor | np.ndarray, mask: Tensor | np.ndarray) -> Tensor | np.ndarray:
         return (torch if isinstance(params, Tensor) else np).where(mask, params, MASKED)
 
@@ -216,6 +236,9 @@ class Bernoulli(DistributionDefaults):
 
     def to_env(self, action: np.ndarray) -> np.ndarray:
         return action.reshape(-1, *self.shape)
+
+    def best_action(self, params: Tensor) -> Tensor:
+        return (params > 0).to(torch.int8).reshape(-1, *self.shape)
 
     @staticmethod
     def log_prob(params: Tensor, action: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """A trained policy: network, frozen observation statistics and action space."""
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,7 +19,7 @@ from spo.models.networks import ACTIVATIONS, LARGEST_NETWORK, ActorCritic
 from spo.models.normalization import ObservationNormalizer
 from spo.models.space_descriptions import describe_space, space_from
 from spo.runtime.seeding import generator
-from spo.spaces import ObservationLayout, at, check_maskable, sample_of
+from spo.spaces import ObservationLayout, batch_size, check_maskable, sample_of
 
 ACCEPTED = {
     "activation": tuple(ACTIVATIONS),
@@ -106,6 +107,11 @@ class Policy:
         self.actor = actor_for(network, "cpu")
         self.seed(0)
 
+    def __repr__(self) -> str:
+        spec, size = self.spec, sum(parameter.numel() for parameter in self.network.parameters())
+        spaces = f"observation {spec.observation_space}, action {spec.action_space}"
+        return f"Policy(env {spec.env}, objective {spec.objective}, {spaces}, {size:,} parameters)"
+
     def seed(self, seed: int) -> None:
         """Restarts the draws of stochastic acting."""
         self.generator = generator(seed, "policy")
@@ -115,24 +121,38 @@ class Policy:
         packed, is_single = self._packed(observation)
         params = self.actor.params(self.normalizer(packed))
         if action_mask is not None:
-            check_maskable(self.spec.action_space)
-            params = self.distribution.mask(params, np.asarray(action_mask, bool).reshape(params.shape))
+            params = self.distribution.mask(params, self._checked_mask(action_mask, params.shape))
         action = self.distribution.to_env(self._chosen(params, deterministic))
         return action[0] if is_single else action
 
     def _packed(self, observation: object) -> tuple[np.ndarray, bool]:
         """The observation as a batch of arrays, and whether it was a single one."""
         layout = self.spec.layout
-        path, leaf = layout.leaves[0]
-        shape = np.shape(at(observation, path))
-        if shape == leaf.shape:
-            return layout.pack(observation)[None], True
-        if shape[1:] != leaf.shape:
-            accepted = f"it must be {leaf.shape} or a batch"
-            raise SpoError(f"an observation of shape {shape} is not accepted: {accepted}")
+        count = batch_size(layout.leaves, observation)
         if layout.is_plain:
-            return np.asarray(observation), False
-        return np.stack([layout.pack(sample_of(observation, index)) for index in range(shape[0])]), False
+            packed = np.asarray(observation)[None] if count is None else np.asarray(observation)
+        elif count is None:
+            packed = np.asarray(layout.pack(observation))[None]
+        else:
+            packed = np.stack([layout.pack(sample_of(observation, index)) for index in range(count)])
+        if packed.dtype.kind == "f" and not math.isfinite(np.add.reduce(packed, axis=None)):
+            self._check_finite(packed)
+        return packed, count is None
+
+    @staticmethod
+    def _check_finite(packed: np.ndarray) -> None:
+        """A sum that is not finite may be of numbers that are."""
+        if not np.isfinite(packed).all():
+            worst = packed[~np.isfinite(packed)][0]
+            raise SpoError(f"an observation with {worst} in it is not accepted: its numbers must be finite")
+
+    def _checked_mask(self, action_mask: object, shape: tuple[int, ...]) -> np.ndarray:
+        check_maskable(self.spec.action_space)
+        mask = np.asarray(action_mask, bool)
+        if mask.size != math.prod(shape):
+            accepted = f"it must have one flag for each of the {shape[-1]} actions"
+            raise SpoError(f"an action mask of shape {mask.shape} is not accepted: {accepted}")
+        return mask.reshape(shape)
 
     def _chosen(self, params: np.ndarray, deterministic: bool) -> np.ndarray:
         if deterministic:
