@@ -4,9 +4,8 @@ from spo.runtime import library_env
 
 library_env.set_library_env()  # as the command line does
 
-from measure import prepared, speed
-
 from jobs.job import ONE_BY_ONE, TOGETHER, Job, Ready, run
+from lib.measure import prepared, speed
 from spo.trainer import Trainer
 
 
