@@ -1,7 +1,7 @@
 """The exceptions that users meet: SpoError, and a kind for each thing that a program may want to tell apart."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 LONGEST = 2000
 
@@ -42,7 +42,8 @@ def _visible(letter: str) -> str:
     return " " if letter.isspace() else ascii(letter)[1:-1]
 
 
-def suggest(name: str, accepted: Iterable[str]) -> str:
-    """Name the accepted word that is nearest to a wrong one, in brackets for a sentence; nothing if none is near."""
-    nearest = difflib.get_close_matches(name[:100].lower(), list(accepted), n=1)
-    return f" (did you mean {nearest[0]}?)" if nearest else ""
+def suggest(name: str, accepted: Iterable[str], aliases: Mapping[str, str] | None = None) -> str:
+    """Name the accepted word that was probably meant, in brackets for a sentence; nothing if none is near."""
+    word = name[:100].lower()
+    nearest = (aliases or {}).get(word) or next(iter(difflib.get_close_matches(word, list(accepted), n=1)), None)
+    return f" (did you mean {nearest}?)" if nearest else ""

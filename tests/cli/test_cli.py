@@ -34,7 +34,7 @@ BAD_INPUT = [
         "--preset gold is unknown; accepted: atari, atari-resnet, atari-resnet-fixed, classic",
     ),
     ((*TRAIN, "--wings", "2"), "Unrecognized options: --wings"),
-    ((*TRAIN, "--minibatches", "7"), "--minibatches 7 does not divide the batch of 2048 samples"),
+    ((*TRAIN, "--minibatches", "7"), "--minibatches 7 does not divide the batch of 1024 samples"),
     ((*TRAIN, "--epsilon", "1"), "--epsilon 1.0 is not accepted: it must be a number above 0 and below 1"),
     ((*TRAIN, "--epsilon", "nan"), "--epsilon nan is not accepted"),
     ((*TRAIN, "--epsilon", "wide"), "--epsilon"),
@@ -42,7 +42,7 @@ BAD_INPUT = [
     ((*TRAIN, "--threads", "100000"), "--threads 100000 is not accepted"),
     ((*TRAIN, "--steps", "lots"), "--steps lots is not a number of steps; accepted are forms such as"),
     ((*TRAIN, "--steps", "inf"), "--steps inf is not a number of steps"),
-    ((*TRAIN, "--steps", "100"), "--steps 100 is less than one iteration of 2048 steps"),
+    ((*TRAIN, "--steps", "100"), "--steps 100 is less than one iteration of 1024 steps"),
     ((*TRAIN, "--lr-schedule", "cosine"), "--lr-schedule"),
     ((*TRAIN, "--learning-rate", "-1"), "--learning-rate -1.0 is not accepted: it must be a number above 0"),
     ((*TRAIN, "--learning-rate", "inf"), "--learning-rate inf is not accepted"),
@@ -91,7 +91,7 @@ def test_a_directory_that_cannot_be_made(tmp_path):
     )
 
 
-def test_every_setting_of_the_issue_is_a_flag(capsys):
+def test_every_setting_is_in_the_help(capsys):
     with pytest.raises(SystemExit) as ended:
         cli.dispatch(["train", "--help"])
     assert ended.value.code == 0
