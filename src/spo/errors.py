@@ -42,8 +42,10 @@ def _visible(letter: str) -> str:
     return " " if letter.isspace() else ascii(letter)[1:-1]
 
 
-def suggest(name: str, accepted: Iterable[str], aliases: Mapping[str, str] | None = None) -> str:
+def suggest(name: str, accepted: Iterable[str], aliases: Mapping[str, str] | None = None, prefix: str = "") -> str:
     """Name the accepted word that was probably meant, in brackets for a sentence; nothing if none is near."""
-    word = name[:100].lower()
-    nearest = (aliases or {}).get(word) or next(iter(difflib.get_close_matches(word, list(accepted), n=1)), None)
-    return f" (did you mean {nearest}?)" if nearest else ""
+    word, accepted = name[:100].lower(), list(accepted)
+    known = [aliases[word]] if aliases and word in aliases else []
+    longer = [other for other in accepted if len(word) > 2 and other.startswith(word)]
+    near = [*known, *difflib.get_close_matches(word, accepted, n=1), *longer]
+    return f" (did you mean {prefix}{near[0]}?)" if near else ""

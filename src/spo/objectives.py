@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -304,45 +304,30 @@ OBJECTIVES = {
 }
 
 
-class Setting(NamedTuple):
-    """What a setting of an objective means, the interval that it must lie in, and whether it may be off instead."""
-
-    help: str
-    interval: str = "(0, ∞)"
-    or_off: bool = False
-
-
-COUNT = "[1, 2147483647]"
 SETTINGS = {
-    "epsilon": Setting("Width of the ratio bound (spo-adaptive: at the start).", "(0, 1)"),
-    "epsilon_high": Setting("Upper width of the ratio bound (clip-higher)."),
-    "epsilon_next": Setting("Width of the successor's ratio bound (rpo-reflective).", "(0, 1)"),
-    "reflection": Setting("Weight of the successor's term (rpo-reflective).", "[0, ∞)"),
-    "alpha": Setting("Slope of the rollback (ppo-rb, tr-ppo-rb), or weight of the KL in it (truly-ppo).", "[0, ∞)"),
-    "beta": Setting("Weight of the KL penalty at the start (ppo-penalty)."),
-    "kl_target": Setting("Mean KL towards which beta is adapted, or off (ppo-penalty).", or_off=True),
-    "temperature": Setting("Lambda of spu: how much the advantage counts against the KL."),
-    "state_delta": Setting("KL beyond which a state is left out (spu)."),
-    "delta": Setting(
-        "KL bound of trigger (tr-ppo, tr-ppo-rb, truly-ppo), epochs (spu) or step (trpo); change of probability (drpo)."
-    ),
-    "dual_clip": Setting(
-        "Lower bound of the objective in multiples of an advantage below 0 (ppo-dual-clip).", "(1, ∞)"
-    ),
-    "deviation_limit": Setting("Mean ratio deviation that ends an iteration's updates (espo)."),
-    "deviation_target": Setting("Mean ratio deviation towards which epsilon is adapted (spo-adaptive)."),
-    "epsilon_min": Setting("The least that epsilon is adapted to (spo-adaptive).", "(0, 1)"),
-    "epsilon_max": Setting("The most that epsilon is adapted to (spo-adaptive).", "(0, 1)"),
-    "epsilon_gain": Setting(
-        "How strongly epsilon follows the deviation: 0 not at all, 1 in full proportion (spo-adaptive).", "[0, 1]"
-    ),
-    "power": Setting("How steep the wall at the ratio bound is; 2 is SPO (spo-power).", "(1, ∞)"),
-    "damping": Setting("Damping of the Fisher matrix (trpo).", "[0, ∞)"),
-    "cg_steps": Setting("Steps of the conjugate gradient (trpo).", COUNT),
-    "backtrack": Setting("Factor of the line search (trpo).", "(0, 1)"),
-    "backtrack_steps": Setting("Most trials of the line search (trpo).", COUNT),
+    "epsilon": ("Width of the ratio bound (spo-adaptive: at the start).", "(0, 1)"),
+    "epsilon_high": ("Upper width of the ratio bound (clip-higher).", "(0, ∞)"),
+    "epsilon_next": ("Width of the successor's ratio bound (rpo-reflective).", "(0, 1)"),
+    "reflection": ("Weight of the successor's term (rpo-reflective).", "[0, ∞)"),
+    "alpha": ("Slope of the rollback (ppo-rb, tr-ppo-rb), or weight of the KL in it (truly-ppo).", "[0, ∞)"),
+    "beta": ("Weight of the KL penalty at the start (ppo-penalty).", "(0, ∞)"),
+    "kl_target": ("Mean KL towards which beta is adapted, or off (ppo-penalty).", "(0, ∞) or off"),
+    "temperature": ("Lambda of spu: how much the advantage counts against the KL.", "(0, ∞)"),
+    "state_delta": ("KL beyond which a state is left out (spu).", "(0, ∞)"),
+    "delta": ("Bound on the KL (trpo, tr-ppo, tr-ppo-rb, truly-ppo, spu) or change of probability (drpo).", "(0, ∞)"),
+    "dual_clip": ("Lower bound of the objective in multiples of an advantage below 0 (ppo-dual-clip).", "(1, ∞)"),
+    "deviation_limit": ("Mean ratio deviation that ends an iteration's updates (espo).", "(0, ∞)"),
+    "deviation_target": ("Mean ratio deviation towards which epsilon is adapted (spo-adaptive).", "(0, ∞)"),
+    "epsilon_min": ("The least that epsilon is adapted to (spo-adaptive).", "(0, 1)"),
+    "epsilon_max": ("The most that epsilon is adapted to (spo-adaptive).", "(0, 1)"),
+    "epsilon_gain": ("How strongly epsilon follows the deviation, from not at all (spo-adaptive).", "[0, 1]"),
+    "power": ("How steep the wall at the ratio bound is; 2 is SPO (spo-power).", "(1, ∞)"),
+    "damping": ("Damping of the Fisher matrix (trpo).", "[0, ∞)"),
+    "cg_steps": ("Steps of the conjugate gradient (trpo).", "[1, ∞)"),
+    "backtrack": ("Factor of the line search (trpo).", "(0, 1)"),
+    "backtrack_steps": ("Most trials of the line search (trpo).", "[1, ∞)"),
 }
-"""Every setting of an objective above; its flag, its place in a configuration file and its check are made of this."""
+"""The help and the interval of each setting: flags, keys of configuration files and their checks are made of this."""
 
 
 def find_objective(name: str) -> Objective:

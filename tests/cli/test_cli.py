@@ -1,6 +1,7 @@
 """The command line as a user meets it: one sentence, exit code 2, no traceback, nothing overwritten."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -101,6 +102,48 @@ def test_every_setting_is_in_the_help(capsys):
         normalize-advantage truncation normalize-observation normalize-reward paper eval-every config init-from env-arg
         compile threads device quiet out preset tensorboard""".split():
         assert f"--{flag}" in help_text
+
+
+def read_help(capsys, *arguments: str) -> str:
+    with pytest.raises(SystemExit) as ended:
+        cli.dispatch(["train", *arguments, "--help"])
+    assert ended.value.code == 0
+    return " ".join(re.sub(r"[│╭╰─╮╯]", " ", capsys.readouterr().out).split())
+
+
+def test_the_help_tells_the_true_defaults(capsys):
+    usual = read_help(capsys)
+    for words in ("--steps", "(default: 10000000)", "per iteration. (default: 256)", "at the start). (default: 0.2)"):
+        assert words in usual
+    assert "preset mujoco" in usual and "--cg-steps" not in usual and usual.index("--seed") < usual.index("--gamma")
+    classic = read_help(capsys, "CartPole-v1", "--gamma", "0.5", "--objective", "trpo")
+    for words in (
+        "CartPole-v1 with preset classic",
+        "(default: 100000)",
+        "Discount factor. (default: 0.5)",
+        "--cg-steps",
+    ):
+        assert words in classic
+    assert "--epsilon" not in classic
+    assert "How images are read" in classic and "(default: nature)" in read_help(capsys, "Breakout")
+
+
+@pytest.mark.parametrize(
+    "words, meant",
+    [
+        (("train", "X-v0", "--lr", "3"), "(did you mean --learning-rate?)"),
+        (("train", "X-v0", "--step", "20k"), "(did you mean --steps?)"),
+        (("train", "X-v0", "--num-envs=4"), "(did you mean --envs?)"),
+        (("trian", "X-v0"), "(did you mean train?)"),
+        (("bench", "smoke", "--dry"), "(did you mean --dry-run?)"),
+    ],
+)
+def test_a_slip_is_answered_with_the_nearest_right_name(words, meant):
+    assert meant in refusal(*words)
+
+
+def test_the_environment_may_stand_anywhere():
+    assert settings_of("--seed", "3", "Hopper-v4", "--quiet") == settings_of("Hopper-v4", "--quiet", "--seed", "3")
 
 
 @pytest.mark.parametrize(

@@ -65,8 +65,8 @@ def _suggest_flag(sentence: str, kind: type) -> str:
     unknown = re.match(r"Unrecognized options: .*?--([\w-]+)", sentence)
     flags = [name.replace("_", "-") for name in typing.get_type_hints(kind)]
     elsewhere = {theirs.replace("_", "-"): ours.replace("_", "-") for theirs, ours in NAMES_ELSEWHERE.items()}
-    known = {theirs: f"--{ours}" for theirs, ours in elsewhere.items() if ours in flags}
-    return suggest(unknown[1], map("--{}".format, flags), known) if unknown else ""
+    known = {theirs: ours for theirs, ours in elsewhere.items() if ours in flags}
+    return suggest(unknown[1], flags, known, prefix="--") if unknown else ""
 
 
 def _read_sentence(box: str) -> str:

@@ -26,7 +26,7 @@ def print_help(given: Mapping[str, object]) -> None:
     """Print the settings in their groups, with the defaults that they have beside those given, and exit."""
     config = merge_sources({"env": EXAMPLE} | given)
     own = config.objective_settings
-    groups = [_choose_fields(kind, own) for kind in Config.__bases__]
+    groups = [_choose_fields(kind, own) for kind in reversed(Config.__bases__)]
     layout = dataclasses.make_dataclass(
         "Layout", [(kind.__name__, Annotated[kind, tyro.conf.OmitArgPrefixes]) for kind in groups if _has_fields(kind)]
     )

@@ -21,10 +21,11 @@ OBJECTIVE_SETTINGS = {name: value for objective in OBJECTIVES.values() for name,
 
 def make_objective_field(name: str) -> tuple[str, object, None]:
     """Make the field of an objective's setting; None means the objective's own default."""
-    setting, is_count = SETTINGS[name], isinstance(OBJECTIVE_SETTINGS[name], int)
-    kind = fields.OptionalCount if is_count else fields.NumberOrOff if setting.or_off else fields.OptionalNumber
-    accepted = fields.COUNT if is_count else fields.interval(setting.interval, setting.or_off)
-    return name, Annotated[kind, accepted, tyro.conf.arg(help=setting.help)], None
+    (help, interval), is_count = SETTINGS[name], isinstance(OBJECTIVE_SETTINGS[name], int)
+    optional = fields.NumberOrOff if interval.endswith("off") else fields.OptionalNumber
+    accepted = fields.COUNT if is_count else fields.interval(interval)
+    kind = fields.OptionalCount if is_count else optional
+    return name, Annotated[kind, accepted, tyro.conf.arg(help=help)], None
 
 
 ObjectiveSettings = dataclasses.make_dataclass(
@@ -97,7 +98,7 @@ class Learning:
     """Weight of the value loss (c1)."""
     entropy_coef: Annotated[float, fields.NOT_NEGATIVE]
     """Weight of the entropy (c2)."""
-    value_clip: Annotated[fields.NumberOrOff, fields.interval("(0, ∞)", or_off=True)] = None
+    value_clip: Annotated[fields.NumberOrOff, fields.interval("(0, ∞) or off")] = None
     """Bound on the value's change in its loss, or off (unset: the objective's epsilon, else 0.2)."""
     target_kl: Annotated[fields.OptionalNumber, fields.ABOVE_ZERO] = None
     """Ends an iteration's epochs once the mean KL(old‖new) over the batch exceeds it (not with trpo)."""
@@ -180,8 +181,10 @@ class Machine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(Essential, ObjectiveSettings, Sources, Learning, Networks, Environments, Records, Machine):
+class Config(Machine, Records, Environments, Networks, Learning, Sources, ObjectiveSettings, Essential):
     """Trains a policy on a Gymnasium environment."""
+
+    # A dataclass counts the fields of its last base first: the essential ones come first.
 
     @property
     def batch_size(self) -> int:

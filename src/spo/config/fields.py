@@ -50,8 +50,9 @@ def whole(lowest: int, highest: int) -> Range:
     return Range(f"a whole number from {lowest} to {highest}", lambda x: lowest <= x <= highest)
 
 
-def interval(text: str, or_off: bool = False) -> Range:
-    """Make a range of an interval as mathematics writes it: (0, 1) without its ends, [0, ∞) with the lower one."""
+def interval(text: str) -> Range:
+    """Make a range of an interval as mathematics writes it: (0, 1) without its ends, [0, ∞) or off with the lower."""
+    text, or_off, _ = text.partition(" or off")
     low, high = text[1:-1].split(", ")
     lowest, highest = float(low), float(high.replace("∞", "inf"))
     words = {
