@@ -36,10 +36,10 @@ class Run:
     summary: dict[str, float | bool | None]
 
 
-def train(env: str | MakeEnv, *, callback: Callback | None = None, **settings) -> Run:
-    """Trains a policy on a Gymnasium id, or on what a callable makes; settings are those of `Config`."""
-    config = make_config(env if isinstance(env, str) else name_of(env), **settings)
-    return run_training(config, env_maker(config, env), callback)
+def train(env: str | MakeEnv | Config, *, callback: Callback | None = None, **settings) -> Run:
+    """Trains a policy on a Gymnasium id, on what a callable makes, or as a Config says; settings are those of `Config`."""
+    config = make_config(env if isinstance(env, str | Config) else name_of(env), **settings)
+    return run_training(config, env_maker(config, config.env if isinstance(env, Config) else env), callback)
 
 
 def name_of(make_env: MakeEnv) -> str:
