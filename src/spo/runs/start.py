@@ -37,7 +37,7 @@ class Run:
 
 
 def train(env: str | MakeEnv | Config, *, callback: Callback | None = None, **settings) -> Run:
-    """Trains a policy on a Gymnasium id, on what a callable makes, or as a Config says; settings are those of `Config`."""
+    """Trains a policy on a Gymnasium id, on what a callable makes, or by a Config; settings are those of `Config`."""
     config = make_config(env if isinstance(env, str | Config) else name_of(env), **settings)
     return run_training(config, env_maker(config, config.env if isinstance(env, Config) else env), callback)
 
