@@ -5,6 +5,7 @@ run one after the other, as a reader would; trainings are shortened to a few ite
 """
 
 import re
+import runpy
 import shlex
 from pathlib import Path
 
@@ -39,10 +40,9 @@ def name_of(page: Path) -> str:
 @pytest.mark.parametrize("page", pages_with("python"), ids=name_of)
 def test_python_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names: dict = {"__name__": "page"}
-    for text, reason in read_blocks(page, "python"):
-        if reason is None:
-            exec(compile(shorten(text), name_of(page), "exec"), names)
+    texts = [shorten(text) for text, reason in read_blocks(page, "python") if reason is None]
+    (tmp_path / "page.py").write_text("\n".join(texts))
+    runpy.run_path(str(tmp_path / "page.py"))
 
 
 def shorten(text: str) -> str:
