@@ -9,6 +9,7 @@ import gymnasium as gym
 
 from spo.config.env_ids import is_atari
 from spo.envs.atari import make_atari
+from spo.envs.envpool import PoolEnv, has_only_envpool
 from spo.errors import EnvError, SpoError
 
 MakeEnv = Callable[..., gym.Env]
@@ -36,6 +37,8 @@ class EnvMaker:
             return _named_failure(
                 lambda: make_atari(self.env, whole_games, wrappers=self.atari_wrappers, **keywords), self.env
             )
+        if has_only_envpool(self.env):
+            return _named_failure(lambda: PoolEnv(self.env, **keywords), self.env)
         with _quiet(self.env):
             return _named_failure(lambda: gym.make(self.env, disable_env_checker=True, **keywords), self.env)
 

@@ -12,6 +12,7 @@ from spo.config.sources import make_config
 from spo.envs.factory import env_maker
 from spo.envs.make import EnvMaker, MakeEnv
 from spo.envs.watchdog import WatchdogVecEnv
+from spo.models.choose_distribution import describe_action_scale
 from spo.models.policy import Policy
 from spo.runs.checkpoint import StateDict
 from spo.runs.console import announce, print_summary
@@ -115,4 +116,7 @@ def write_record(directory: RunDirectory, record: StateDict) -> None:
 
 
 def describe_backend(training: Trainer) -> str:
-    return f"backend {training.backend} ({training.backend_reason}), {training.threads} thread(s)"
+    backend = f"backend {training.backend} ({training.backend_reason}), {training.threads} thread(s)"
+    space, distribution = training.spec.action_space, training.spec.distribution
+    note = describe_action_scale(space, distribution, training.config.action_scale)
+    return f"{backend}\n{note}" if note else backend
