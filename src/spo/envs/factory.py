@@ -10,7 +10,7 @@ from spo.config.env_ids import is_atari
 from spo.envs import VecEnv
 from spo.envs.envpool import INSTALL, EnvPoolVecEnv, has_only_envpool
 from spo.envs.gym_vector import GymVectorAdapter
-from spo.envs.make import EnvMaker, MakeEnv
+from spo.envs.make import EnvMaker, MakeEnv, check_maker
 from spo.envs.shared_memory import shared_envs
 from spo.envs.subproc import SubprocVecEnv
 from spo.envs.sync import SyncVecEnv
@@ -41,6 +41,8 @@ def choose_backend(config: Config, threads: int) -> tuple[str, str]:
 
 def env_maker(config: Config, env: str | MakeEnv | None = None) -> EnvMaker:
     """What makes a run's environments, for training and for evaluation: EnvPool shows what the standard wrappers do."""
+    if env is not None:
+        check_maker(env)
     wrappers = "standard" if config.backend == "envpool" else config.atari_wrappers
     return EnvMaker(config.env if env is None else env, config.env_arg, wrappers)
 

@@ -43,6 +43,18 @@ class EnvMaker:
             return _named_failure(lambda: gym.make(self.env, disable_env_checker=True, **keywords), self.env)
 
 
+def check_maker(env: object) -> None:
+    """Refuse what is neither an id nor makes an environment, above all an environment itself."""
+    if isinstance(env, gym.vector.VectorEnv):
+        instead = f"pass what makes one, such as lambda: envs, with envs={env.num_envs}"
+        raise EnvError(f"a vector environment that exists already is not accepted: {instead}")
+    if isinstance(env, gym.Env):
+        instead = "a run makes several: pass its class, its id, or a function that makes one"
+        raise EnvError(f"an environment that exists already ({type(env).__name__}) is not accepted: {instead}")
+    if not isinstance(env, str) and not callable(env):
+        raise EnvError(f"environment {env!r} is not accepted: it must be an id, or a class or function that makes one")
+
+
 def checked_env(made: object) -> gym.Env:
     if not isinstance(made, gym.Env):
         raise EnvError(f"what should make an environment made a {type(made).__name__}; accepted is a gymnasium.Env")

@@ -86,7 +86,7 @@ class SyncVecEnv(VecEnvBase):
             try:
                 observation, value, terminated[position], truncated[position], info = env.step(action[position])
             except (Exception, SystemExit) as error:
-                self._fail(position, f"raised {type(error).__name__}: {error}", error)
+                self._fail(position, f"raised {type(error).__name__}: {error}{hint_at_old_api(error)}", error)
             try:
                 reward[position] = value
             except (TypeError, ValueError) as error:
@@ -197,7 +197,7 @@ class SyncVecEnv(VecEnvBase):
         try:
             observation, info = self.envs[position].reset(seed=seed)
         except (Exception, SystemExit) as error:
-            self._fail(position, f"raised {type(error).__name__} in reset: {error}", error)
+            self._fail(position, f"raised {type(error).__name__} in reset: {error}{hint_at_old_api(error)}", error)
         self._tell_task(position)
         return self._packed(position, observation), info
 
@@ -222,6 +222,20 @@ class SyncVecEnv(VecEnvBase):
 
     def _fail(self, position: int, what: str, cause: Exception | None = None):
         raise EnvError(f"environment {self.indices[position]} {what} (its step {self.steps})") from cause
+
+
+def hint_at_old_api(error: BaseException) -> str:
+    """Return what to say of an error that environments of the old gym raise here."""
+    text = str(error)
+    if isinstance(error, TypeError) and "keyword argument" in text and ("'seed'" in text or "'options'" in text):
+        return "; this looks like the old gym: Gymnasium's reset takes seed and options"
+    if isinstance(error, ValueError) and "values to unpack (expected 5" in text:
+        return (
+            "; this looks like the old gym: Gymnasium's step returns observation, reward, terminated, truncated, info"
+        )
+    if isinstance(error, ValueError) and "values to unpack (expected 2" in text:
+        return "; this looks like the old gym: Gymnasium's reset returns observation, info"
+    return ""
 
 
 def mask_of(env: gym.Env, info: dict) -> np.ndarray | None:

@@ -10,7 +10,7 @@ from spo.algorithms.metrics import Row
 from spo.config.config import Config
 from spo.config.sources import make_config
 from spo.envs.factory import env_maker
-from spo.envs.make import EnvMaker, MakeEnv
+from spo.envs.make import EnvMaker, MakeEnv, check_maker
 from spo.envs.watchdog import WatchdogVecEnv
 from spo.models.choose_distribution import describe_action_scale
 from spo.models.policy import Policy
@@ -39,6 +39,8 @@ class Run:
 
 def train(env: str | MakeEnv | Config, *, callback: Callback | None = None, **settings) -> Run:
     """Trains a policy on a Gymnasium id, on what a callable makes, or by a Config; settings are those of `Config`."""
+    if not isinstance(env, Config):
+        check_maker(env)
     config = make_config(env if isinstance(env, str | Config) else name_of(env), **settings)
     return run_training(config, env_maker(config, config.env if isinstance(env, Config) else env), callback)
 
