@@ -230,9 +230,7 @@ def hint_at_old_api(error: BaseException) -> str:
     if isinstance(error, TypeError) and "keyword argument" in text and ("'seed'" in text or "'options'" in text):
         return "; this looks like the old gym: Gymnasium's reset takes seed and options"
     if isinstance(error, ValueError) and "values to unpack (expected 5" in text:
-        return (
-            "; this looks like the old gym: Gymnasium's step returns observation, reward, terminated, truncated, info"
-        )
+        return "; this looks like the old gym: step has to return observation, reward, terminated, truncated, info"
     if isinstance(error, ValueError) and "values to unpack (expected 2" in text:
         return "; this looks like the old gym: Gymnasium's reset returns observation, info"
     return ""
