@@ -61,7 +61,7 @@ class Sources:
     """Where all other settings and the first weights come from."""
 
     preset: str
-    """Where the defaults come from: mujoco, atari, atari-resnet, atari-resnet-fixed (paper's), classic or dm-control."""
+    """Where the defaults come from: mujoco, atari, atari-resnet, atari-resnet-fixed (paper), classic or dm-control."""
     paper: bool = False
     """The authors' behaviour: truncation ends the value, statistics per environment, their wrappers of Atari."""
     config: fields.OptionalText = None
