@@ -62,7 +62,7 @@ class Trainer:
         numbers = self.envs.layout.numbers
         self.observation_normalizer = ObservationNormalizer(config.normalize_observation, config.envs, numbers)
         if config.init_from:
-            self._start_from(load_policy(config.init_from))
+            self._start_from(load_policy(config.init_from, config.encoder if ":" in config.encoder else None))
         self.parameters = FlatParameters(self.network)
         self.collector = self._collector()
         loss = make_loss(self.parameters, self.distribution, config, masked=self.collector.mask is not None)

@@ -116,8 +116,8 @@ class Networks:
     """Hidden layers of the value network, whatever --hidden is."""
     activation: Literal["tanh", "relu", "elu", "silu"]
     """Activation between layers."""
-    encoder: Literal["auto", "mlp", "small", "nature", "resnet18"]
-    """How images are read: auto takes nature from 36 × 36 on and small below; mlp flattens them."""
+    encoder: Annotated[str, fields.ENCODER]
+    """How images are read: auto (nature from 36 × 36 on, else small), small, nature, resnet18, mlp; or module:Class."""
     distribution: Literal["auto", "gaussian", "gaussian-state", "squashed", "beta"] = "auto"
     """How Box actions are drawn: auto is gaussian; gaussian-state has a deviation for every state; squashed, beta."""
     action_scale: Literal["auto", "off", "bounds"] = "auto"

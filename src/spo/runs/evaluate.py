@@ -16,9 +16,12 @@ from spo.runs.record import read_record
 from spo.runtime.files import LARGEST_TEXT, read_bounded, write_json, writing
 
 
-def load(run: str | os.PathLike) -> Policy:
-    """The policy of a run directory. Runs no code and imports nothing that a file names."""
-    return load_policy(run)
+def load(run: str | os.PathLike, encoder: str | None = None) -> Policy:
+    """The policy of a run directory. Runs no code and imports nothing that a file names.
+
+    An encoder that is a module of yours must be named again.
+    """
+    return load_policy(run, encoder)
 
 
 def evaluate(
@@ -30,6 +33,7 @@ def evaluate(
     deterministic: bool = True,
     video: str | None = None,
     max_steps: int | None = None,
+    encoder: str | None = None,
     on_step: OnStep = lambda episode, step: None,
 ) -> Evaluation:
     """Plays episodes with a run's frozen policy and writes evaluation.json into the run directory."""
@@ -42,7 +46,7 @@ def evaluate(
     settings = _settings(directory)
     if env is None:
         env = _safe_id(settings)
-    policy = load_policy(run)
+    policy = load_policy(run, encoder)
     maker = env_maker(config_from_dict(settings), env)
     result = evaluate_policy(policy, maker, episodes, seed, deterministic, video, max_steps, on_step)
     with writing(str(directory.evaluation)):
