@@ -74,7 +74,7 @@ def _choose(part: Tensor, leaf: gym.Space) -> Tensor:
         return part.to(torch.float32)
     sizes = [leaf.n] if isinstance(leaf, gym.spaces.Discrete) else leaf.nvec.ravel().tolist()
     starts = [leaf.start] if isinstance(leaf, gym.spaces.Discrete) else leaf.start.ravel().tolist()
-    columns = zip(part.reshape(len(part), -1).unbind(1), sizes, starts)
+    columns = zip(part.reshape(-1, len(sizes)).unbind(1), sizes, starts)
     choices = [column.unsqueeze(1) == torch.arange(int(size)) + int(start) for column, size, start in columns]
     return torch.cat(choices, dim=1).to(torch.float32)
 
