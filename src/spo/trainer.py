@@ -120,7 +120,7 @@ class Trainer:
         try:
             row, episodes = self._iterated()
         except SpoError as refusal:
-            raise SpoError(f"{refusal}, in iteration {self.iteration + 1}") from refusal.__cause__
+            raise type(refusal)(f"{refusal}, in iteration {self.iteration + 1}") from refusal.__cause__
         self.iteration += 1
         if self.is_at_seam:
             self.episodes_cut += self.collector.seam()
