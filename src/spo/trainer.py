@@ -183,7 +183,9 @@ class Trainer:
         return self.rebuild_every is None or self.is_at_seam
 
     def _cut_episodes(self) -> Row:
-        return {} if self.rebuild_every is None else {"episodes_cut": self.episodes_cut}
+        cut = {} if self.rebuild_every is None else {"episodes_cut": self.episodes_cut}
+        restarts = {"env_restarts": self.collector.env_restarts} if self.config.on_env_error == "restart" else {}
+        return cut | restarts
 
     def state(self) -> dict[str, object]:
         """A copy of everything that changes during training: what is not in here is a mistake."""

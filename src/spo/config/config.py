@@ -138,6 +138,8 @@ class Environments:
     """What steps the environments: this process; also helpers that share its memory; workers alone; EnvPool."""
     env_timeout: Annotated[float, fields.interval("(0, 1000000]")] = 300.0
     """Seconds after which an environment that does not answer ends the run."""
+    on_env_error: Literal["stop", "restart"] = "stop"
+    """After an error in an environment's step: the run stops, or its episode does and the environment is made anew."""
     env_arg: fields.KeyValues = dataclasses.field(default_factory=dict)
     """Arguments for the environment's constructor, as key=value."""
     atari_wrappers: Literal["standard", "authors"] = "standard"

@@ -44,7 +44,7 @@ def env_maker(config: Config, env: str | MakeEnv | None = None) -> EnvMaker:
     if env is not None:
         check_maker(env)
     wrappers = "standard" if config.backend == "envpool" else config.atari_wrappers
-    return EnvMaker(config.env if env is None else env, config.env_arg, wrappers)
+    return EnvMaker(config.env if env is None else env, config.env_arg, wrappers, config.on_env_error)
 
 
 def make_envs(config: Config, maker: EnvMaker, backend: str, threads: int) -> VecEnv:

@@ -23,6 +23,7 @@ class EnvMaker:
     env: str | MakeEnv
     env_arg: Mapping[str, object]
     atari_wrappers: str = "standard"
+    on_error: str = "stop"  # or "restart": what to do with one that raises in a step
 
     def __call__(self, whole_games: bool = False, **keywords) -> gym.Env:
         """One environment, or a refusal."""
