@@ -94,7 +94,7 @@ def test_what_is_no_encoder_is_refused(own_module, name, told):
 
 def test_a_name_that_is_none_is_refused_and_the_names_are_those_of_the_registry(tmp_path):
     assert ENCODER_NAMES == ("auto", "mlp", *ENCODERS)
-    with pytest.raises(SpoError, match="--encoder vit is not accepted: it must be one of auto, mlp, small, nature"):
+    with pytest.raises(SpoError, match="--encoder 'vit' is not accepted: it must be one of auto, mlp, small, nature"):
         spo.train("CartPole-v1", encoder="vit", **SHORT)
     (tmp_path / "file.toml").write_text("encoder = 'own_networks:Features'")
     with pytest.raises(SpoError, match="names a module: repeat --encoder own_networks:Features"):
