@@ -11,7 +11,7 @@ import numpy as np
 
 from spo.envs.make import MakeEnv
 from spo.envs.sync import mask_of
-from spo.errors import SpoError
+from spo.errors import ConfigError, EnvError, SpoError
 from spo.models.policy import Policy
 from spo.runtime.seeding import derived_seed
 from spo.runtime.signals import stop_if_asked
@@ -54,7 +54,7 @@ def evaluate_policy(
     except SpoError:
         raise
     except Exception as error:
-        raise SpoError(f"the environment raised {type(error).__name__} in an evaluation: {error}") from error
+        raise EnvError(f"the environment raised {type(error).__name__} in an evaluation: {error}") from error
     finally:
         env.close()
     returns, lengths = [list(column) for column in zip(*played)]
@@ -97,8 +97,8 @@ def write_video(path: str, frames: list[np.ndarray], fps: int) -> None:
     try:
         import imageio.v2 as imageio
     except ImportError:
-        raise SpoError("--video needs: pip install 'simple-policy-optimization[video]'")
+        raise ConfigError("--video needs: pip install 'simple-policy-optimization[video]'")
     if Path(path).suffix != ".mp4":
-        raise SpoError(f"--video {path} is not accepted: the name must end in .mp4")
+        raise ConfigError(f"--video {path} is not accepted: the name must end in .mp4")
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     imageio.mimwrite(path, frames, fps=fps, macro_block_size=2)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from spo.envs import Step, VecEnv
-from spo.errors import SpoError
+from spo.errors import DivergenceError, EnvError
 from spo.models.actors import Actor
 from spo.models.distributions import Distribution
 from spo.models.normalization import ObservationNormalizer, RewardNormalizer
@@ -209,7 +209,7 @@ class Collector:
         if not np.isfinite(array).all():
             t, env = np.argwhere(~np.isfinite(array))[0]
             step = self.env_steps // self.envs.count - self.horizon + steps_before + t
-            raise SpoError(f"the {what} of environment {env} is not finite ({array[t, env]}) at its step {step}")
+            raise _not_finite(what, env, array[t, env], step)
 
     def _check_finite(self, step: Step) -> None:
         self._check("observation", step.observation)
@@ -224,4 +224,10 @@ class Collector:
             env = int(np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))[0])
             worst = array[env][~np.isfinite(array[env])].flat[0] if array.ndim > 1 else array[env]
             step = self.env_steps // self.envs.count
-            raise SpoError(f"the {what} of environment {env} is not finite ({worst}) at its step {step}")
+            raise _not_finite(what, env, worst, step)
+
+
+def _not_finite(what: str, env: int, number: float, step: int) -> DivergenceError | EnvError:
+    """The error for a number that is not finite: the policy's own, or one that the environment returned."""
+    kind = DivergenceError if what in ("output of the policy", "action", "value") else EnvError
+    return kind(f"the {what} of environment {env} is not finite ({number}) at its step {step}")

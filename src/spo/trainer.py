@@ -16,7 +16,7 @@ from spo.config.config import Config
 from spo.envs import VecEnv
 from spo.envs.factory import choose_backend, make_envs
 from spo.envs.make import EnvMaker
-from spo.errors import SpoError
+from spo.errors import ConfigError, DivergenceError, SpoError
 from spo.models.actors import actor_for
 from spo.models.distributions import distribution_for
 from spo.models.networks import FlatParameters
@@ -89,7 +89,7 @@ class Trainer:
         try:
             self.network.load_state_dict(policy.network.state_dict())
         except RuntimeError:
-            raise SpoError(f"--init-from {self.config.init_from} holds a policy of another shape: {policy.spec}")
+            raise ConfigError(f"--init-from {self.config.init_from} holds a policy of another shape: {policy.spec}")
         self.observation_normalizer.start_from(policy.normalizer)
 
     @property
@@ -120,7 +120,7 @@ class Trainer:
         try:
             row, episodes = self._iterated()
         except SpoError as refusal:
-            raise SpoError(f"{refusal}, in iteration {self.iteration + 1}") from refusal.__cause__
+            raise type(refusal)(f"{refusal}, in iteration {self.iteration + 1}") from refusal.__cause__
         self.iteration += 1
         if self.is_at_seam:
             self.episodes_cut += self.collector.seam()
@@ -159,12 +159,12 @@ class Trainer:
         """No state that is not finite ever reaches a checkpoint."""
         for name, value in stats.items():
             if not math.isfinite(value):
-                raise SpoError(f"training diverged: the {name.replace('_', ' ')} became {value}")
+                raise DivergenceError(f"training diverged: the {name.replace('_', ' ')} became {value}")
         adam = self.improve.epochs.adam
         tensors = {"parameters": self.parameters.vector, "first moments": adam.first, "second moments": adam.second}
         for name, tensor in tensors.items():
             if not tensor.isfinite().all():
-                raise SpoError(f"training diverged: {(~tensor.isfinite()).sum()} of the {name} are not finite")
+                raise DivergenceError(f"training diverged: {(~tensor.isfinite()).sum()} of the {name} are not finite")
 
     @property
     def rebuild_every(self) -> int | None:
@@ -239,4 +239,4 @@ def _device(name: str) -> torch.device:
         torch.zeros(1, device=device).item()  # the device "meta" has no numbers
         return device
     except (RuntimeError, AssertionError) as error:
-        raise SpoError(f"--device {name} cannot be used here: {str(error).splitlines()[0]}")
+        raise ConfigError(f"--device {name} cannot be used here: {str(error).splitlines()[0]}")

@@ -9,7 +9,7 @@ from torch import Tensor
 from spo.algorithms.batch import Batch
 from spo.algorithms.metrics import POLICY_STATISTICS, Stats, ratio_statistics, slope_statistics
 from spo.config.config import Config
-from spo.errors import SpoError
+from spo.errors import ConfigError
 from spo.models.distributions import Distribution, Gaussian
 from spo.models.networks import FlatParameters
 from spo.objectives import settings_of
@@ -176,7 +176,7 @@ class ValueLoss:
 def make_loss(parameters: FlatParameters, distribution: Distribution, config: Config, masked: bool = False) -> Loss:
     surrogate = Surrogate.of(config)
     if config.resolved_objective.needs_probabilities and isinstance(distribution, Gaussian):
-        raise SpoError(
+        raise ConfigError(
             f"--objective {config.objective} is not accepted for Box actions: it weighs with the probability of an"
             " action, and a density has no scale; accepted are Discrete, MultiDiscrete and MultiBinary"
         )
@@ -207,11 +207,11 @@ def _check_objective(config: Config, surrogate: Surrogate) -> None:
         result = surrogate(samples.log(), inputs, feedback)
         shape, is_finite = tuple(result.shape), bool(result.isfinite().all())
     except Exception as error:  # whatever a user's function raises
-        raise SpoError(f"--objective {config.objective} failed on a sample: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"--objective {config.objective} failed on a sample: {type(error).__name__}: {error}") from error
     if shape != samples.shape:
-        raise SpoError(f"--objective {config.objective} returned shape {shape} for 6 samples; accepted is (6,)")
+        raise ConfigError(f"--objective {config.objective} returned shape {shape} for 6 samples; accepted is (6,)")
     if not is_finite:
-        raise SpoError(f"--objective {config.objective} returned a value that is not finite for ratios from 0.5 to 1.5")
+        raise ConfigError(f"--objective {config.objective} returned a value that is not finite for ratios from 0.5 to 1.5")
 
 
 NUMBERS_AT_ONCE = 2**23

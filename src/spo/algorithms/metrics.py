@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from spo.errors import SpoError
+from spo.errors import DivergenceError
 
 Row = dict[str, float]
 LARGEST_LOGGED_LOG_RATIO = 80.0
@@ -49,11 +49,11 @@ def summarized(names: tuple[str, ...], rows: Tensor) -> dict[str, float]:
     return {name: maxima[i] if name.endswith("_max") else means[i] for i, name in enumerate(names)}
 
 
-def _diverged(names: tuple[str, ...], rows: Tensor) -> SpoError:
+def _diverged(names: tuple[str, ...], rows: Tensor) -> DivergenceError:
     """Names the first statistic that is not finite; the parameters are still those before that step."""
     step, column = (~torch.isfinite(rows)).nonzero()[0].tolist()
     name, value = names[column].replace("_", " "), rows[step, column].item()
-    return SpoError(f"training diverged: the {name} became {value} at minibatch {step + 1} of the iteration")
+    return DivergenceError(f"training diverged: the {name} became {value} at minibatch {step + 1} of the iteration")
 
 
 def explained_variance(value: Tensor, target: Tensor) -> float:

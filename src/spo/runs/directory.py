@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from spo.errors import SpoError
+from spo.errors import ConfigError, CorruptRunError, SpoError
 from spo.runs.summary import summarize
 from spo.runtime.files import packed_path, read_json, read_rows, write_json, writing
 
@@ -53,13 +53,13 @@ class RunDirectory:
     def check_unused(cls, path: str | None) -> None:
         run = cls(path or ".")
         if path and (os.path.lexists(run.config) or os.path.lexists(run.metrics)):
-            raise SpoError(f"--out {path} already holds a run; name another, or continue it: spo resume {path}")
+            raise ConfigError(f"--out {path} already holds a run; name another, or continue it: spo resume {path}")
 
     @classmethod
     def open(cls, path: str | os.PathLike) -> "RunDirectory":
         run = cls(path)
         if not os.path.isfile(run.config):
-            raise SpoError(f"{run.path} is not a run directory: it has no config.json")
+            raise CorruptRunError(f"{run.path} is not a run directory: it has no config.json")
         run.check_plain()
         return run
 
@@ -73,7 +73,7 @@ class RunDirectory:
     def check_plain(self) -> None:
         if strangers := self.strangers():
             accepted = "accepted are plain files and directories, and no links, pipes or devices"
-            raise SpoError(f"{strangers[0]} is not what a run leaves there: {accepted}")
+            raise CorruptRunError(f"{strangers[0]} is not what a run leaves there: {accepted}")
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -140,7 +140,7 @@ class RunDirectory:
         try:
             return summarize(metrics, episodes, config["resolved"]["total_steps"])
         except (LookupError, TypeError, ValueError, ArithmeticError) as error:
-            raise SpoError(f"the logs of {self.path} are damaged: {type(error).__name__}: {error}")
+            raise CorruptRunError(f"the logs of {self.path} are damaged: {type(error).__name__}: {error}")
 
 
 def _with_todays_names(row: dict) -> dict:

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from spo.errors import SpoError, printable
+from spo.errors import CorruptRunError, SpoError, printable
 from spo.models.policy_files import load_policy
 from spo.runs import checkpoint
 from spo.runs.checkpoint import CorruptCheckpoint
@@ -21,7 +21,7 @@ def examine(run: str | os.PathLike) -> bool:
     """Prints a line for each part of the run; whether all of them are well."""
     directory = RunDirectory(run)
     if not os.path.isdir(directory.path):
-        raise SpoError(f"{run} is not a directory; accepted is the directory of a run")
+        raise CorruptRunError(f"{run} is not a directory; accepted is the directory of a run")
     findings = list(all_findings(directory))
     for is_well, sentence in findings:
         print(f"{'ok     ' if is_well else 'PROBLEM'}  {printable(sentence)}")

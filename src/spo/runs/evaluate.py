@@ -6,7 +6,7 @@ from spo.config.env_ids import names_module
 from spo.config.validation import built, check_range
 from spo.envs.factory import env_maker
 from spo.envs.make import MakeEnv
-from spo.errors import SpoError
+from spo.errors import ConfigError, CorruptRunError
 from spo.evaluation import Evaluation, evaluate_policy
 from spo.models.policy import Policy
 from spo.models.policy_files import load_policy
@@ -32,7 +32,7 @@ def evaluate(
 ) -> Evaluation:
     """Plays episodes with a run's frozen policy and writes evaluation.json into the run directory."""
     if episodes < 1:
-        raise SpoError(f"--episodes {episodes} is not accepted: it must be a whole number of at least 1")
+        raise ConfigError(f"--episodes {episodes} is not accepted: it must be a whole number of at least 1")
     check_range("seed", seed)
     directory = RunDirectory.open(run)
     settings = _settings(directory)
@@ -49,11 +49,11 @@ def _settings(directory: RunDirectory) -> StateDict:
     try:
         return read_record(read_bounded(directory.config, LARGEST_TEXT))["settings"]
     except (OSError, ValueError, RecursionError) as error:
-        raise SpoError(f"{directory.config} is damaged: {error}")
+        raise CorruptRunError(f"{directory.config} is damaged: {error}")
 
 
 def _safe_id(settings: StateDict) -> str:
     """What names a module would import it: that needs the user's word, not the file's."""
     if names_module([settings["env"], settings["env_arg"]]):
-        raise SpoError(f"environment {settings['env']!r} names a module to import; repeat it with --env to allow that")
+        raise ConfigError(f"environment {settings['env']!r} names a module to import; repeat it with --env to allow that")
     return settings["env"]

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from spo.algorithms.metrics import Row
-from spo.errors import SpoError
+from spo.errors import ConfigError
 from spo.runs.directory import RunDirectory
 from spo.runtime.formatting import clock
 
@@ -69,7 +69,7 @@ class TensorBoardLogger:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
-            raise SpoError("--tensorboard needs: pip install 'simple-policy-optimization[tensorboard]'")
+            raise ConfigError("--tensorboard needs: pip install 'simple-policy-optimization[tensorboard]'")
         self.writer = SummaryWriter(run.tensorboard)
         self.started = run.config.stat().st_mtime
 

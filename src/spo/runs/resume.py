@@ -12,7 +12,7 @@ from spo.config.env_ids import names_module
 from spo.config.validation import built, checked, typed
 from spo.envs.factory import env_maker
 from spo.envs.make import MakeEnv
-from spo.errors import SpoError, printable
+from spo.errors import ConfigError, CorruptRunError, SpoError, printable
 from spo.models.policy_files import load_policy
 from spo.runs import checkpoint
 from spo.runs.checkpoint import Snapshot, StateDict
@@ -87,7 +87,7 @@ def _restore(training: Trainer, boundary: Snapshot) -> None:
         checkpoint.check_alike(boundary.state, training.state())
         training.restore(boundary.state)
     except (LookupError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:
-        raise SpoError(f"checkpoint {boundary.iteration} does not fit this run: {error}")
+        raise CorruptRunError(f"checkpoint {boundary.iteration} does not fit this run: {error}")
 
 
 def _warn(line: str) -> None:
@@ -101,7 +101,7 @@ def _config_record(directory: RunDirectory, told: list[str]) -> StateDict:
     except (OSError, ValueError, RecursionError) as error:
         copies = checkpoint.published(directory)
         if not copies:
-            raise SpoError(f"{directory.config} is damaged ({error}), and there is no checkpoint to restore it from")
+            raise CorruptRunError(f"{directory.config} is damaged ({error}), and there is no checkpoint to restore it from")
         told.append(f"config.json is damaged ({error}); it is restored from checkpoint {copies[0].name}")
         return _restored_record(directory, copies[0])
 
@@ -111,7 +111,7 @@ def _restored_record(directory: RunDirectory, copy: Path) -> StateDict:
     try:
         record = read_record(content)
     except (ValueError, RecursionError) as error:
-        raise SpoError(f"{directory.config} is damaged, and so is the copy in checkpoint {copy.name} ({error})")
+        raise CorruptRunError(f"{directory.config} is damaged, and so is the copy in checkpoint {copy.name} ({error})")
     replace_file(directory.config, content)
     return record
 
@@ -153,7 +153,7 @@ def _resumed_config(
     config = checked(built(settings | path))
     done = boundary.iteration if boundary else 0
     if steps is not None and config.iterations <= done:
-        raise SpoError(f"--steps {steps} is not accepted: this run has made {done * config.batch_size:,} steps already")
+        raise ConfigError(f"--steps {steps} is not accepted: this run has made {done * config.batch_size:,} steps already")
     return config, changes
 
 
@@ -164,11 +164,11 @@ def _check_repeated(record: StateDict, env: str | MakeEnv | None, objective: str
     needs = {"env": (settings["env"], given), "objective": (settings["objective"], objective)}
     for name, (recorded, repeated) in needs.items():
         if repeated is not None and repeated != recorded:
-            raise SpoError(f"--{name} {repeated} is not this run's: it has {recorded}")
+            raise ConfigError(f"--{name} {repeated} is not this run's: it has {recorded}")
         if repeated is None and names_module([recorded, settings["env_arg"] if name == "env" else None]):
-            raise SpoError(f"this run names a module of yours: repeat --{name} {recorded} to import it")
+            raise ConfigError(f"this run names a module of yours: repeat --{name} {recorded} to import it")
     if record["resolved"]["env_from"] == "callable" and not callable(env):
-        raise SpoError(f"this run's environment was made by {settings['env']}: pass it as spo.resume(run, env=...)")
+        raise ConfigError(f"this run's environment was made by {settings['env']}: pass it as spo.resume(run, env=...)")
 
 
 def _changed_surroundings(record: StateDict) -> list[str]:
