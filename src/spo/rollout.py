@@ -17,6 +17,7 @@ from spo.models.actors import Actor
 from spo.models.distributions import Distribution
 from spo.models.normalization import ObservationNormalizer, RewardNormalizer
 from spo.runtime.signals import stop_if_asked
+from spo.runtime.timing import Timer
 
 
 class EpisodeRow(NamedTuple):
@@ -78,12 +79,13 @@ class Collector:
         truncation: str = "bootstrap",
         counts_final_observations: bool = False,
         clips_reward: bool = False,
+        timer: Timer | None = None,
     ):
         self.envs, self.actor, self.distribution = envs, actor, distribution
         self.observation_normalizer, self.reward_normalizer = observation_normalizer, reward_normalizer
         self.generator, self.horizon = generator, horizon
         self.truncation, self.counts_final_observations = truncation, counts_final_observations
-        self.clips_reward = clips_reward
+        self.clips_reward, self.timer = clips_reward, timer or Timer()
         self.env_steps = 0
         self.observation = self._normalized(self._checked_start(envs.reset()))
         self.mask = envs.mask
@@ -96,7 +98,8 @@ class Collector:
         episodes, finals = [], []
         for t in range(self.horizon):
             stop_if_asked()
-            params, value = self.actor(self.observation)
+            with self.timer("acting"):
+                params, value = self.actor(self.observation)
             self._check("output of the policy", params)
             if self.mask is not None:
                 params, store["mask"][t] = self.distribution.masked(params, self.mask), self.mask
@@ -106,7 +109,8 @@ class Collector:
             store["params"][t] = params
             if value is not None:
                 store["value"][t] = value
-            step = self.envs.step(self.distribution.to_env(action))
+            with self.timer("stepping"):
+                step = self.envs.step(self.distribution.to_env(action))
             self.env_steps += self.envs.count
             self._check_finite(step)
             episodes += [EpisodeRow(*episode, self.env_steps) for episode in step.episodes]
@@ -155,17 +159,18 @@ class Collector:
         store["reward"] = self._normalized_reward(store["reward"], store["terminated"], store["done"])
         if self.truncation == "terminal":
             store["terminated"][:] = store["done"]
-        next_value = np.concatenate([store["value"][1:], self.actor.value(self.observation)[None]])
+        next_value = np.concatenate([store["value"][1:], self._value(self.observation)[None]])
         if finals:
             steps, envs, observations = zip(*finals)
-            next_value[list(steps), list(envs)] = self.actor.value(np.stack(observations))
+            next_value[list(steps), list(envs)] = self._value(np.stack(observations))
         tensors = {name: torch.from_numpy(array) for name, array in store.items()}
         return Rollout(**tensors, next_value=torch.from_numpy(next_value), episodes=episodes)
 
     def _normalized_reward(self, reward: np.ndarray, terminated: np.ndarray, done: np.ndarray) -> np.ndarray:
         self._check_rollout("reward", reward, 1)
         reward = np.sign(reward) if self.clips_reward else reward
-        return self.reward_normalizer(reward, terminated, done).astype(np.float32)
+        with self.timer("normalising"):
+            return self.reward_normalizer(reward, terminated, done).astype(np.float32)
 
     def _finals(self, t: int, step: Step) -> list[tuple[int, int, np.ndarray]]:
         """(t, n, last observation) of the episodes that a limit cut; their value goes on."""
@@ -178,8 +183,9 @@ class Collector:
         return [(t, n, normalized[n]) for n in cut]
 
     def _normalized(self, observation: np.ndarray) -> np.ndarray:
-        self.observation_normalizer.update(observation)
-        return self.observation_normalizer(observation)
+        with self.timer("normalising"):
+            self.observation_normalizer.update(observation)
+            return self.observation_normalizer(observation)
 
     def _empty_store(self) -> dict[str, np.ndarray]:
         leading = (self.horizon, self.envs.count)
@@ -200,12 +206,16 @@ class Collector:
         return observation
 
     def _values(self, observation: np.ndarray) -> np.ndarray:
-        """Of observations (T, N, …)."""
+        """The value of every observation (T, N, …) of a rollout."""
         leading = observation.shape[:2]
-        return self.actor.value(observation.reshape(-1, *observation.shape[2:])).reshape(leading)
+        return self._value(observation.reshape(-1, *observation.shape[2:])).reshape(leading)
+
+    def _value(self, observation: np.ndarray) -> np.ndarray:
+        with self.timer("acting"):
+            return self.actor.value(observation)
 
     def _check_rollout(self, what: str, array: np.ndarray, steps_before: int) -> None:
-        """Of a whole rollout (T, N), whose first row was there after so many steps of it."""
+        """Raise if a rollout's array (T, N) has a non-finite number; its first row is of step `steps_before`."""
         if not np.isfinite(array).all():
             t, env = np.argwhere(~np.isfinite(array))[0]
             step = self.env_steps // self.envs.count - self.horizon + steps_before + t

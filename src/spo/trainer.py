@@ -1,8 +1,10 @@
-"""Training: the composition of all its parts, its one state, and the loop."""
+"""The trainer: the composition of all its parts, its one state, and the loop of Algorithm 1."""
 
 import math
 import os
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -25,8 +27,13 @@ from spo.models.policy import Policy, PolicySpec
 from spo.models.policy_files import load_policy
 from spo.rollout import Collector, Rollout, gae
 from spo.runtime.seeding import derived_seed, generator
+from spo.runtime.timing import Timer
 from spo.runtime.torch_tuning import keep_freed_memory, threads_worth
 
+Record = Callable[[Row, list[Row]], object]
+"""Takes an iteration's row of metrics and the episodes that ended in it."""
+Callback = Callable[["Trainer", Row], object]
+"""Called after every iteration with the trainer and its newest metrics row; returning False ends the run."""
 COMPILE_FROM = 4000
 """Gradient steps from which a compiled update pays for its compilation (10 to 30 s once, then cached)."""
 
@@ -38,6 +45,7 @@ class Trainer:
         self.config, self.make_env = config, make_env
         self.iteration, self.wall_time, self.ratio_deviation_run_max = 0, 0.0, 0.0
         self.episodes_cut = 0
+        self.timer = Timer()
         self.ratios: dict[str, np.ndarray] | None = None  # of the newest iteration, where they are asked for
         self.departures: list[str] = []  # why this run is not to the bit what an uninterrupted one would be
         cores = config.threads or os.cpu_count() or 1
@@ -67,7 +75,7 @@ class Trainer:
         self.collector = self._collector()
         loss = make_loss(self.parameters, self.distribution, config, masked=self.collector.mask is not None)
         rule = TRPOUpdate if config.resolved_objective.trust_region else MinibatchUpdate
-        self.improve = rule(loss, config, generator(config.seed, "minibatches"))
+        self.update = rule(loss, config, generator(config.seed, "minibatches"))
 
     def _collector(self) -> Collector:
         config = self.config
@@ -82,6 +90,7 @@ class Trainer:
             config.truncation,
             counts_final_observations=config.paper,
             clips_reward=config.clip_reward == "sign",
+            timer=self.timer,
         )
 
     def _start_from(self, policy: Policy) -> None:
@@ -92,9 +101,8 @@ class Trainer:
             raise ConfigError(f"--init-from {self.config.init_from} holds a policy of another shape: {policy.spec}")
         self.observation_normalizer.start_from(policy.normalizer)
 
-    @property
-    def policy(self) -> Policy:
-        """The current policy with its statistics, frozen."""
+    def snapshot_policy(self) -> Policy:
+        """A copy of the current policy with its statistics, frozen."""
         network = self.spec.network()
         network.load_state_dict(self.network.state_dict())
         return Policy(self.spec, network, self.observation_normalizer.frozen())
@@ -109,58 +117,83 @@ class Trainer:
         started = time.monotonic()
         try:
             size, is_masked = self.config.minibatch_size, self.collector.mask is not None
-            self.improve.compile(example_batch(self.spec.layout, self.distribution, size, is_masked))
+            self.update.compile(example_batch(self.spec.layout, self.distribution, size, is_masked))
             return "compiled", f"in {time.monotonic() - started:.1f} s"
         except Exception as error:  # whatever a compiler throws, training goes on without it
             first_line = (str(error).strip().splitlines() or [""])[0]
             return "eager", f"compiling failed: {type(error).__name__}: {first_line}"
 
+    def fit(self, record: Record, callback: Callback | None = None) -> None:
+        """Train until all iterations are made, or until the callback returns False."""
+        while self.iteration < self.config.iterations:
+            started = time.perf_counter()
+            row, episodes = self.iterate()
+            row = self.timed(row, time.perf_counter() - started)
+            record(row, episodes)
+            if callback and callback(self, row) is False:
+                return
+
     def iterate(self) -> tuple[Row, list[Row]]:
-        """One iteration: its metrics row, times aside, and the episodes that ended in it."""
-        try:
-            row, episodes = self._iterated()
-        except SpoError as refusal:
-            raise type(refusal)(f"{refusal}, in iteration {self.iteration + 1}") from refusal.__cause__
+        """Collect a rollout, estimate its advantages, update the policy: a row of metrics and the finished episodes."""
+        learning_rate = self.config.learning_rate_at(self.iteration)
+        with self._errors_name_the_iteration():
+            rollout = self.collector.collect()
+            with self.timer("advantage"):
+                batch = self.advantages(rollout)
+            ratios = self._ratio_record(batch)
+            with self.timer("update"):
+                stats = self.update(batch, learning_rate, ratios)
+            self._check_finite(stats)
+        self.ratios = ratios.arrays() if ratios else None
         self.iteration += 1
+        self._rebuild_when_due()
+        return self._row(stats, batch, learning_rate), [episode.as_row() for episode in rollout.episodes]
+
+    @contextmanager
+    def _errors_name_the_iteration(self) -> Iterator[None]:
+        try:
+            yield
+        except SpoError as error:
+            raise type(error)(f"{error}, in iteration {self.iteration + 1}") from error.__cause__
+
+    def _ratio_record(self, batch: Batch) -> "RatioRecord | None":
+        is_wanted = self.iteration + 1 in self.config.record_ratios
+        return RatioRecord(self.update.loss, batch) if is_wanted else None
+
+    def _rebuild_when_due(self) -> None:
         if self.is_at_seam:
             self.episodes_cut += self.collector.seam()
-        return {"iteration": self.iteration} | row | self._cut_episodes(), episodes
 
-    def timed(self, row: Row, seconds: float) -> Row:
-        self.wall_time += seconds
-        return row | {"wall_time": self.wall_time, "steps_per_second": self.config.batch_size / seconds}
-
-    def _iterated(self) -> tuple[Row, list[Row]]:
-        config, learning_rate = self.config, self.config.learning_rate_at(self.iteration)
-        rollout = self.collector.collect()
-        batch = self.advantages(rollout)
-        record = RatioRecord(self.improve.loss, batch) if self.iteration + 1 in config.record_ratios else None
-        stats = self.improve(batch, learning_rate, record)
-        self.ratios = record.arrays() if record else None
-        self._check_finite(stats)
+    def _row(self, stats: Row, batch: Batch, learning_rate: float | None) -> Row:
         self.ratio_deviation_run_max = max(self.ratio_deviation_run_max, stats["ratio_deviation_max"])
-        row = {
+        return {
+            "iteration": self.iteration,
             "env_steps": self.collector.env_steps,
             "learning_rate": learning_rate,
             **stats,
             "tv": stats["ratio_deviation"] / 2,
             "ratio_deviation_run_max": self.ratio_deviation_run_max,
             "explained_variance": explained_variance(batch["old_value"], batch["value_target"]),
+            **self._cut_episodes(),
         }
-        return row, [episode.as_row() for episode in rollout.episodes]
+
+    def timed(self, row: Row, seconds: float) -> Row:
+        """The row with the iteration's time, which counts for the run's."""
+        self.wall_time += seconds
+        return row | {"wall_time": self.wall_time, "steps_per_second": self.config.batch_size / seconds}
 
     def advantages(self, rollout: Rollout) -> Batch:
-        """The rollout with its advantages, as one batch."""
+        """Estimate the rollout's advantages and flatten it to one batch."""
         values = (rollout.reward, rollout.value, rollout.next_value, rollout.terminated, rollout.done)
         advantage = gae(*values, self.config.gamma, self.config.lam)
-        return make_batch(rollout, advantage, self.distribution, self.config.device, self.improve.wants_successors)
+        return make_batch(rollout, advantage, self.distribution, self.config.device, self.update.wants_successors)
 
     def _check_finite(self, stats: dict[str, float]) -> None:
         """No state that is not finite ever reaches a checkpoint."""
         for name, value in stats.items():
             if not math.isfinite(value):
                 raise DivergenceError(f"training diverged: the {name.replace('_', ' ')} became {value}")
-        adam = self.improve.epochs.adam
+        adam = self.update.epochs.adam
         tensors = {"parameters": self.parameters.vector, "first moments": adam.first, "second moments": adam.second}
         for name, tensor in tensors.items():
             if not tensor.isfinite().all():
@@ -194,7 +227,7 @@ class Trainer:
             "episodes_cut": self.episodes_cut,
             "departures": list(self.departures),
             "parameters": self.parameters.vector.cpu().numpy().copy(),
-            "improve": self.improve.state(),
+            "improve": self.update.state(),
             "collector": self.collector.state(),
         }
 
@@ -202,7 +235,7 @@ class Trainer:
         for name in ("iteration", "wall_time", "ratio_deviation_run_max", "episodes_cut"):
             setattr(self, name, state[name])
         self.parameters.vector.copy_(torch.from_numpy(state["parameters"]))
-        self.improve.restore(state["improve"])
+        self.update.restore(state["improve"])
         failures = self.collector.restore(state["collector"])
         self.episodes_cut += len(failures)
         lost = [f"environment {index} started a new episode: {why}" for index, why in failures.items()]

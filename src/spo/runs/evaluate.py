@@ -55,5 +55,6 @@ def _settings(directory: RunDirectory) -> StateDict:
 def _safe_id(settings: StateDict) -> str:
     """What names a module would import it: that needs the user's word, not the file's."""
     if names_module([settings["env"], settings["env_arg"]]):
-        raise ConfigError(f"environment {settings['env']!r} names a module to import; repeat it with --env to allow that")
+        remedy = "repeat it with --env to allow that"
+        raise ConfigError(f"environment {settings['env']!r} names a module to import; {remedy}")
     return settings["env"]

@@ -33,8 +33,9 @@ class Recorder:
 
     def record(self, row: Row, episodes: list[Row]) -> None:
         """Everything that follows an iteration."""
-        for sink in self.sinks:
-            sink.write(row, episodes)
+        with self.training.timer("logging"):
+            for sink in self.sinks:
+                sink.write(row, episodes)
         self._evaluate_when_due()
         self._keep_ratios()
         if self.training.can_resume_here:
@@ -46,7 +47,8 @@ class Recorder:
     def checkpoint(self) -> None:
         """Publishes the newest boundary, unless it is on the disk already."""
         if self.boundary and self.boundary.iteration > self.published:
-            publish(self.directory, self.boundary, self.config.keep)
+            with self.training.timer("checkpoint"):
+                publish(self.directory, self.boundary, self.config.keep)
             self.published = self.boundary.iteration
 
     def _is_due(self) -> bool:
@@ -57,7 +59,7 @@ class Recorder:
     def finish(self) -> None:
         """A run that made all its iterations, or whose callback wanted no more."""
         self.checkpoint()
-        save_policy(self.training.policy, self.directory.policy)
+        save_policy(self.training.snapshot_policy(), self.directory.policy)
         is_whole = self.training.iteration == self.config.iterations
         self.write_status("finished" if is_whole else "interrupted", None if is_whole else "ended by its callback")
 
@@ -96,7 +98,7 @@ class Recorder:
     def _evaluate_when_due(self) -> None:
         training, every = self.training, self.config.eval_every
         if every and training.iteration % every == 0:
-            result = evaluate_policy(training.policy, training.make_env, seed=self.config.seed)
+            result = evaluate_policy(training.snapshot_policy(), training.make_env, seed=self.config.seed)
             position = {"iteration": training.iteration, "env_steps": training.collector.env_steps}
             append_row(self.directory.evaluations, position | result.as_json())
 

@@ -21,10 +21,10 @@ from spo.runs.directory import RunDirectory
 from spo.runs.loggers import TensorBoardLogger
 from spo.runs.record import machine, read_record, versions
 from spo.runs.recorder import Recorder
-from spo.runs.start import Callback, Run, describe_backend, lock_run, name_of, run_to_completion, write_record
+from spo.runs.start import Run, describe_backend, lock_run, name_of, run_to_completion, write_record
 from spo.runtime import signals
 from spo.runtime.files import LARGEST_TEXT, read_bounded, replace_file
-from spo.trainer import Trainer
+from spo.trainer import Callback, Trainer
 
 
 def resume(
@@ -101,7 +101,8 @@ def _config_record(directory: RunDirectory, told: list[str]) -> StateDict:
     except (OSError, ValueError, RecursionError) as error:
         copies = checkpoint.published(directory)
         if not copies:
-            raise CorruptRunError(f"{directory.config} is damaged ({error}), and there is no checkpoint to restore it from")
+            why = "and there is no checkpoint to restore it from"
+            raise CorruptRunError(f"{directory.config} is damaged ({error}), {why}")
         told.append(f"config.json is damaged ({error}); it is restored from checkpoint {copies[0].name}")
         return _restored_record(directory, copies[0])
 
@@ -153,7 +154,8 @@ def _resumed_config(
     config = checked(built(settings | path))
     done = boundary.iteration if boundary else 0
     if steps is not None and config.iterations <= done:
-        raise ConfigError(f"--steps {steps} is not accepted: this run has made {done * config.batch_size:,} steps already")
+        made = f"{done * config.batch_size:,}"
+        raise ConfigError(f"--steps {steps} is not accepted: this run has made {made} steps already")
     return config, changes
 
 

@@ -1,12 +1,10 @@
 """New runs: from the settings to the saved policy."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from spo.algorithms.metrics import Row
 from spo.config.config import Config
 from spo.config.sources import make_config
 from spo.envs.factory import env_maker
@@ -16,15 +14,12 @@ from spo.models.policy import Policy
 from spo.runs.checkpoint import StateDict
 from spo.runs.console import announce, print_summary
 from spo.runs.directory import RunDirectory
-from spo.runs.profile import profiled, table
+from spo.runs.profile import table
 from spo.runs.record import record_of
 from spo.runs.recorder import Recorder
 from spo.runtime import signals
 from spo.runtime.files import sealed, unwritable, write_json
-from spo.trainer import Trainer
-
-Callback = Callable[[Trainer, Row], object]
-"""Called after every iteration with the training and its newest metrics row; returning False ends the run."""
+from spo.trainer import Callback, Trainer
 
 
 @dataclass(frozen=True)
@@ -83,10 +78,11 @@ def run_to_completion(training: Trainer, recorder: Recorder, callback: Callback 
     directory = recorder.directory
     if isinstance(training.envs, WatchdogVecEnv):
         training.envs.on_timeout = lambda reason: recorder.write_status("failed", reason)
-    profile = profiled(training, recorder) if training.config.profile else None
+    if training.config.profile:
+        training.timer.start()
     try:
         with signals.deferred():
-            _iterate(training, recorder, callback)
+            training.fit(recorder.record, callback)
             recorder.finish()
     except BaseException as error:
         told = recorder.stop(error)
@@ -95,19 +91,9 @@ def run_to_completion(training: Trainer, recorder: Recorder, callback: Callback 
         recorder.close()
     summary = directory.summary()
     print_summary(training.config, summary, directory)
-    if profile:
-        print(table(profile, training))
-    return Run(directory.path, training.policy, summary)
-
-
-def _iterate(training: Trainer, recorder: Recorder, callback: Callback | None) -> None:
-    while training.iteration < training.config.iterations:
-        started = time.perf_counter()
-        row, episodes = training.iterate()
-        row = training.timed(row, time.perf_counter() - started)
-        recorder.record(row, episodes)
-        if callback and callback(training, row) is False:
-            return
+    if training.config.profile:
+        print(table(training))
+    return Run(directory.path, training.snapshot_policy(), summary)
 
 
 def write_record(directory: RunDirectory, record: StateDict) -> None:
