@@ -1,6 +1,7 @@
 """Where the numbers of a run go: JSONL files, the console, TensorBoard. Each metric is defined in docs/metrics.md."""
 
 import json
+import shutil
 import sys
 import time
 from collections import deque
@@ -17,11 +18,16 @@ from spo.runtime.formatting import clock
 
 
 class Logger(Protocol):
-    """Takes one metrics row and the episodes that ended in its iteration."""
+    """Where the numbers of a run go. Yours is one too: `spo.train(..., loggers=[MyLogger()])`."""
 
-    def write(self, row: Row, episodes: list[Row]) -> None: ...
+    def write(self, row: Row, episodes: list[Row]) -> None:
+        """Take an iteration's row of metrics and the episodes that ended in it."""
 
-    def close(self) -> None: ...
+    def rewind(self, rows: list[Row], episodes: list[Row]) -> None:
+        """Go back to these: the run resumes after them, and what was written later does not count."""
+
+    def close(self) -> None:
+        """Called once, however the run ends."""
 
 
 class JsonlLogger:
@@ -35,6 +41,9 @@ class JsonlLogger:
         self.episodes.flush()
         self.metrics.write(_line(row))
         self.metrics.flush()
+
+    def rewind(self, rows: list[Row], episodes: list[Row]) -> None:
+        """Nothing to do: these files are what the rows were read from."""
 
     def close(self) -> None:
         self.metrics.close()
@@ -70,13 +79,23 @@ class TensorBoardLogger:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise ConfigError("--tensorboard needs: pip install 'simple-policy-optimization[tensorboard]'")
-        self.writer = SummaryWriter(run.tensorboard)
+        self._open = lambda: SummaryWriter(run.tensorboard)
+        self.writer, self.run = self._open(), run
         self.started = run.config.stat().st_mtime
 
     def write(self, row: Row, episodes: list[Row]) -> None:
         fed_back = {name: tag for name, tag in self.FED_BACK.items() if name in row}
         for name, tag in (self.LOSSES | fed_back).items():
             self.writer.add_scalar(tag, row[name], row["env_steps"], walltime=self.started + row["wall_time"])
+        self.write_episodes(episodes)
+
+    def rewind(self, rows: list[Row], episodes: list[Row]) -> None:
+        """Write the event files again: theirs have no place at which they could be cut."""
+        self.writer.close()
+        shutil.rmtree(self.run.tensorboard, ignore_errors=True)
+        self.writer = self._open()
+        for row in rows:
+            self.write(row, [])
         self.write_episodes(episodes)
 
     def write_episodes(self, episodes: list[Row]) -> None:
@@ -98,17 +117,19 @@ class ProgressLogger:
         self.returns = deque(maxlen=20)
         self.live = Live(console=Console(stderr=True), auto_refresh=False) if sys.stderr.isatty() else None
         self.last_line = time.monotonic()
-        if self.live:
-            self.live.start()
 
     def write(self, row: Row, episodes: list[Row]) -> None:
         self.returns.extend(episode["return"] for episode in episodes)
         line = self._line(row)
         if self.live:
+            self.live.start()  # once is enough, and before the first row there is nothing to show
             self.live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
         elif time.monotonic() - self.last_line > self.SECONDS_BETWEEN_LINES:
             self.last_line = time.monotonic()
             print(line, file=sys.stderr, flush=True)
+
+    def rewind(self, rows: list[Row], episodes: list[Row]) -> None:
+        self.returns.extend(episode["return"] for episode in episodes)
 
     def close(self) -> None:
         if self.live:

@@ -1,6 +1,7 @@
 """What a training leaves behind while it runs: logs, status, evaluations, checkpoints."""
 
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 
 from safetensors.numpy import save
@@ -18,24 +19,36 @@ from spo.trainer import Trainer
 class Recorder:
     """Keeps the run directory true to its training."""
 
-    def __init__(self, training: Trainer, directory: RunDirectory, boundary: Snapshot | None = None):
+    def __init__(
+        self,
+        training: Trainer,
+        directory: RunDirectory,
+        boundary: Snapshot | None = None,
+        loggers: Sequence[Logger] = (),
+    ):
         self.training, self.directory, self.config = training, directory, training.config
         self.boundary, self.published = boundary, boundary.iteration if boundary else 0
-        self.sinks = self._sinks()
+        self.loggers = [*self._own_loggers(), *loggers]
 
-    def _sinks(self) -> list[Logger]:
-        sinks: list[Logger] = [JsonlLogger(self.directory)]
+    def _own_loggers(self) -> list[Logger]:
+        loggers: list[Logger] = [JsonlLogger(self.directory)]
         if self.config.tensorboard:
-            sinks.append(TensorBoardLogger(self.directory))
+            loggers.append(TensorBoardLogger(self.directory))
         if not self.config.quiet:
-            sinks.append(ProgressLogger(self.config.total_steps))
-        return sinks
+            loggers.append(ProgressLogger(self.config.total_steps))
+        return loggers
+
+    def rewind(self) -> None:
+        """Take the loggers back to the rows that count, which are those in the run directory."""
+        rows, episodes = self.directory.read_metrics(), self.directory.read_episodes()
+        for logger in self.loggers:
+            logger.rewind(rows, episodes)
 
     def record(self, row: Row, episodes: list[Row]) -> None:
         """Everything that follows an iteration."""
         with self.training.timer("logging"):
-            for sink in self.sinks:
-                sink.write(row, episodes)
+            for logger in self.loggers:
+                logger.write(row, episodes)
         self._evaluate_when_due()
         self._keep_ratios()
         if self.training.can_resume_here:
@@ -108,6 +121,6 @@ class Recorder:
             replace_file(self.directory.ratios / f"{self.training.iteration}.safetensors", save(self.training.ratios))
 
     def close(self) -> None:
-        for sink in self.sinks:
+        for logger in self.loggers:
             with suppress(OSError):
-                sink.close()
+                logger.close()

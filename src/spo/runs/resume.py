@@ -2,9 +2,8 @@
 
 import dataclasses
 import os
-import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from spo.config.config import Config
@@ -18,7 +17,7 @@ from spo.runs import checkpoint
 from spo.runs.checkpoint import Snapshot, StateDict
 from spo.runs.console import announce
 from spo.runs.directory import RunDirectory
-from spo.runs.loggers import TensorBoardLogger
+from spo.runs.loggers import Logger
 from spo.runs.record import machine, read_record, versions
 from spo.runs.recorder import Recorder
 from spo.runs.start import Run, describe_backend, lock_run, name_of, run_to_completion, write_record
@@ -34,6 +33,7 @@ def resume(
     objective: str | None = None,
     steps: int | str | None = None,
     callback: Callback | None = None,
+    loggers: Sequence[Logger] = (),
     quiet: bool = False,
 ) -> Run:
     """Continues a run from its newest good checkpoint, to the bit as if it had never stopped.
@@ -52,7 +52,7 @@ def resume(
         config, changes = _resumed_config(record, env, objective, steps, boundary)
         training = Trainer(dataclasses.replace(config, quiet=quiet), env_maker(config, env))
         try:
-            return _resumed(training, directory, record, boundary, changes, callback)
+            return _resumed(training, directory, record, boundary, changes, callback, loggers)
         finally:
             training.envs.close()
 
@@ -64,6 +64,7 @@ def _resumed(
     boundary: Snapshot | None,
     changes: list[str],
     callback: Callback | None,
+    loggers: Sequence[Logger],
 ) -> Run:
     _take_recorded_path(training, directory, record)
     if boundary:
@@ -74,12 +75,13 @@ def _resumed(
             _warn(f"not exact from here: {line}")
     checkpoint.truncate_logs(directory, boundary.logs if boundary else {})
     directory.summary()  # logs that cannot be read are better told now than after the last iteration
-    _rewrite_tensorboard(training.config, directory)
     if record["settings"]["steps"] != training.config.steps:
         _record_new_length(directory, record, training)
     start = f"from iteration {boundary.iteration}" if boundary else "from the start: there is no checkpoint yet"
     announce(training.config, f"resumes {start}, {describe_backend(training)}")
-    return run_to_completion(training, Recorder(training, directory, boundary), callback)
+    recorder = Recorder(training, directory, boundary, loggers)
+    recorder.rewind()
+    return run_to_completion(training, recorder, callback)
 
 
 def _restore(training: Trainer, boundary: Snapshot) -> None:
@@ -188,18 +190,6 @@ def _take_recorded_path(training: Trainer, directory: RunDirectory, record: Stat
         write_record(directory, record)
     elif path != recorded:
         raise SpoError(f"this run's update was {recorded}, which cannot be had here ({reason})")
-
-
-def _rewrite_tensorboard(config: Config, directory: RunDirectory) -> None:
-    """The event files of the rows that count: theirs have no place at which they could be cut."""
-    if not config.tensorboard:
-        return
-    shutil.rmtree(directory.tensorboard, ignore_errors=True)
-    tensorboard = TensorBoardLogger(directory)
-    for row in directory.read_metrics():
-        tensorboard.write(row, [])
-    tensorboard.write_episodes(directory.read_episodes())
-    tensorboard.close()
 
 
 def _record_new_length(directory: RunDirectory, record: StateDict, training: Trainer) -> None:

@@ -1,6 +1,6 @@
 """New runs: from the settings to the saved policy."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from spo.models.policy import Policy
 from spo.runs.checkpoint import StateDict
 from spo.runs.console import announce, print_summary
 from spo.runs.directory import RunDirectory
+from spo.runs.loggers import Logger
 from spo.runs.profile import table
 from spo.runs.record import record_of
 from spo.runs.recorder import Recorder
@@ -31,10 +32,10 @@ class Run:
     summary: dict[str, float | bool | None]
 
 
-def train(env: str | MakeEnv, *, callback: Callback | None = None, **settings) -> Run:
+def train(env: str | MakeEnv, *, callback: Callback | None = None, loggers: Sequence[Logger] = (), **settings) -> Run:
     """Trains a policy on a Gymnasium id, or on what a callable makes; settings are those of `Config`."""
     config = make_config(env if isinstance(env, str) else name_of(env), **settings)
-    return run_training(config, env_maker(config, env), callback)
+    return run_training(config, env_maker(config, env), callback, loggers)
 
 
 def name_of(make_env: MakeEnv) -> str:
@@ -43,7 +44,9 @@ def name_of(make_env: MakeEnv) -> str:
     return f"{named.__module__}.{named.__qualname__}"
 
 
-def run_training(config: Config, make_env: EnvMaker, callback: Callback | None = None) -> Run:
+def run_training(
+    config: Config, make_env: EnvMaker, callback: Callback | None = None, loggers: Sequence[Logger] = ()
+) -> Run:
     """A new run, from the environments to the saved policy."""
     RunDirectory.check_unused(config.out)
     with signals.handled():
@@ -58,7 +61,7 @@ def run_training(config: Config, make_env: EnvMaker, callback: Callback | None =
                 record["resolved"]["update"] = path
                 write_record(directory, record)
                 announce(config, f"update {path} ({reason}), {describe_backend(training)}")
-                return run_to_completion(training, Recorder(training, directory), callback)
+                return run_to_completion(training, Recorder(training, directory, loggers=loggers), callback)
         finally:
             training.envs.close()
 
