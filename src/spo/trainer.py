@@ -1,5 +1,6 @@
 """The trainer: the composition of all its parts, its one state, and the loop of Algorithm 1."""
 
+import dataclasses
 import math
 import os
 import time
@@ -11,14 +12,15 @@ import torch
 
 from spo.algorithms.batch import Batch, example_batch, make_batch
 from spo.algorithms.losses import Loss, make_loss, ratios
-from spo.algorithms.metrics import Row, explained_variance
+from spo.algorithms.metrics import Row, action_statistics, episode_statistics, explained_variance
 from spo.algorithms.minibatch_update import MinibatchUpdate
 from spo.algorithms.trpo import TRPOUpdate
 from spo.config.config import Config
 from spo.envs import VecEnv
 from spo.envs.factory import choose_backend, make_envs
+from spo.envs.gym_vector import GymVectorAdapter
 from spo.envs.make import EnvMaker
-from spo.errors import ConfigError, DivergenceError, SpoError
+from spo.errors import ConfigError, DivergenceError, SpoError, place_of
 from spo.models.actors import actor_for
 from spo.models.distributions import distribution_for
 from spo.models.networks import FlatParameters
@@ -72,18 +74,17 @@ class Trainer:
         if config.init_from:
             self._start_from(load_policy(config.init_from))
         self.parameters = FlatParameters(self.network)
-        self.collector = self._collector()
+        self.collector = self._make_collector(config, self.envs, self.observation_normalizer)
         loss = make_loss(self.parameters, self.distribution, config, masked=self.collector.mask is not None)
         rule = TRPOUpdate if config.resolved_objective.trust_region else MinibatchUpdate
         self.update = rule(loss, config, generator(config.seed, "minibatches"))
 
-    def _collector(self) -> Collector:
-        config = self.config
+    def _make_collector(self, config: Config, envs: VecEnv, normalizer: ObservationNormalizer) -> Collector:
         return Collector(
-            self.envs,
+            envs,
             actor_for(self.network, config.device),
             self.distribution,
-            self.observation_normalizer,
+            normalizer,
             RewardNormalizer(config.normalize_reward, config.envs, config.gamma, authors=config.paper),
             generator(config.seed, "actions"),
             config.horizon,
@@ -107,12 +108,21 @@ class Trainer:
         network.load_state_dict(self.network.state_dict())
         return Policy(self.spec, network, self.observation_normalizer.frozen())
 
+    def policy_at(self, state: dict) -> Policy:
+        """The policy that a state holds, frozen."""
+        network = self.spec.network()
+        FlatParameters(network).vector.copy_(torch.from_numpy(state["parameters"]))
+        mode, numbers = self.config.normalize_observation, self.observation_normalizer.numbers
+        normalizer = ObservationNormalizer(mode, self.config.envs, numbers)
+        normalizer.moments.restore(state["collector"]["observation_moments"])
+        return Policy(self.spec, network, normalizer.frozen())
+
     def choose_update_path(self) -> tuple[str, str]:
         """Compiled where it pays and works, eager elsewhere: the path, and why."""
         steps = self.config.gradient_steps
         if self.config.compile == "off":
             return "eager", "as asked"
-        if self.config.compile == "auto" and steps < COMPILE_FROM:
+        if not self.will_compile:
             return "eager", f"{steps:,} gradient steps; compiling pays from {COMPILE_FROM:,}"
         started = time.monotonic()
         try:
@@ -122,6 +132,24 @@ class Trainer:
         except Exception as error:  # whatever a compiler throws, training goes on without it
             first_line = (str(error).strip().splitlines() or [""])[0]
             return "eager", f"compiling failed: {type(error).__name__}: {first_line}"
+
+    @property
+    def will_compile(self) -> bool:
+        """Whether the settings ask for a compiled update, or leave it open and the run is long enough to gain."""
+        is_long = self.config.gradient_steps >= COMPILE_FROM
+        return self.config.compile == "on" or (self.config.compile == "auto" and is_long)
+
+    def try_environment(self) -> None:
+        """Step a fresh environment once, so that its faults come before a compilation and not after it."""
+        if self.backend == "envpool" or isinstance(getattr(self.envs, "envs", None), GymVectorAdapter):
+            return
+        config = dataclasses.replace(self.config, envs=1, horizon=1)
+        normalizer = ObservationNormalizer(config.normalize_observation, 1, self.observation_normalizer.numbers)
+        envs = make_envs(config, self.make_env, "gymnasium", 1)
+        try:
+            self._make_collector(config, envs, normalizer).collect()
+        finally:
+            envs.close()
 
     def fit(self, record: Record, callback: Callback | None = None) -> None:
         """Train until all iterations are made, or until the callback returns False."""
@@ -147,6 +175,7 @@ class Trainer:
         self.ratios = ratios.arrays() if ratios else None
         self.iteration += 1
         self._rebuild_when_due()
+        stats |= episode_statistics(rollout.episodes) | action_statistics(self.distribution, rollout)
         return self._row(stats, batch, learning_rate), [episode.as_row() for episode in rollout.episodes]
 
     @contextmanager
@@ -154,7 +183,9 @@ class Trainer:
         try:
             yield
         except SpoError as error:
-            raise type(error)(f"{error}, in iteration {self.iteration + 1}") from error.__cause__
+            raise type(error)(
+                f"{error}{place_of(error.__cause__)}, in iteration {self.iteration + 1}"
+            ) from error.__cause__
 
     def _ratio_record(self, batch: Batch) -> "RatioRecord | None":
         is_wanted = self.iteration + 1 in self.config.record_ratios

@@ -215,7 +215,7 @@ def test_training_goes_on_from_another_run(run, tmp_path):
         callback=lambda t, _: seen.append(t),
         **settings,
     )
-    before, after = run.policy, seen[0].policy
+    before, after = run.policy, seen[0].snapshot_policy()
     assert np.allclose(after.network.actor[0].weight, before.network.actor[0].weight, atol=1e-6)
     assert after.normalizer.moments.count > before.normalizer.moments.count
     with pytest.raises(SpoError, match="--init-from .* of another shape"):

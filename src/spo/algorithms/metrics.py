@@ -4,6 +4,8 @@ import torch
 from torch import Tensor
 
 from spo.errors import DivergenceError
+from spo.models.distributions import Distribution, Gaussian
+from spo.rollout import EpisodeRow, Rollout
 
 Row = dict[str, float]
 LARGEST_LOGGED_LOG_RATIO = 80.0
@@ -54,6 +56,25 @@ def _diverged(names: tuple[str, ...], rows: Tensor) -> DivergenceError:
     step, column = (~torch.isfinite(rows)).nonzero()[0].tolist()
     name, value = names[column].replace("_", " "), rows[step, column].item()
     return DivergenceError(f"training diverged: the {name} became {value} at minibatch {step + 1} of the iteration")
+
+
+def episode_statistics(episodes: list[EpisodeRow]) -> Row:
+    """How many episodes ended in an iteration, and the means of their returns and lengths, if any did."""
+    if not episodes:
+        return {"episodes": 0}
+    count = len(episodes)
+    total_reward, length = (sum(column) for column in zip(*((one.total_reward, one.length) for one in episodes)))
+    return {"episodes": count, "return_mean": total_reward / count, "length_mean": length / count}
+
+
+def action_statistics(distribution: Distribution, rollout: Rollout) -> Row:
+    """The Gaussian's mean standard deviation, and the share of action components clipped to their bounds."""
+    if not isinstance(distribution, Gaussian):
+        return {}
+    low, high = (torch.from_numpy(bound.reshape(-1)) for bound in (distribution.low, distribution.high))
+    is_clipped = (rollout.action < low) | (rollout.action > high)
+    log_std = rollout.params[..., distribution.size :].clamp(max=LARGEST_LOGGED_LOG_RATIO)
+    return {"action_std": log_std.exp().mean().item(), "clipped_action_fraction": is_clipped.float().mean().item()}
 
 
 def explained_variance(value: Tensor, target: Tensor) -> float:

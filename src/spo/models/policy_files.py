@@ -9,7 +9,7 @@ import gymnasium as gym
 import torch
 from safetensors.torch import load, save
 
-from spo.errors import SpoError
+from spo.errors import CorruptRunError, SpoError
 from spo.models.normalization import ObservationNormalizer
 from spo.models.policy import Policy, PolicySpec
 from spo.runtime.files import LARGEST_HEADER, LARGEST_TEXT, checked_header, parse_json, read_bounded, write_json
@@ -33,15 +33,25 @@ def save_policy(policy: Policy, directory: Path) -> None:
 
 def load_policy(path: str | os.PathLike) -> Policy:
     """The policy of a run directory or of its policy/ folder. Runs no code and imports nothing that a file names."""
-    directory = Path(path)
-    if os.path.isdir(directory / "policy"):
-        directory = directory / "policy"
-    if not os.path.exists(directory / "policy.json"):
+    return load_newest_policy(path)[0]
+
+
+def load_newest_policy(path: str | os.PathLike) -> tuple[Policy, Path]:
+    """The final policy of a run, or until there is one that of its newest good checkpoint; and its folder."""
+    folders = _policy_folders(Path(path))
+    if not folders:
         raise SpoError(f"{path} holds no policy: there is no policy.json in it (a run writes one when it ends)")
-    try:
-        return _loaded(directory)
-    except Exception as error:  # whatever a damaged file provokes in a parser is damage
-        raise SpoError(f"the policy in {directory} is damaged: {type(error).__name__}: {error}")
+    for folder in folders:
+        try:
+            return _loaded(folder), folder
+        except Exception as error:  # whatever a damaged file provokes in a parser is damage
+            if folder == folders[-1] or folder.parent.parent.name != "checkpoints":
+                raise CorruptRunError(f"the policy in {folder} is damaged: {type(error).__name__}: {error}")
+
+
+def _policy_folders(path: Path) -> list[Path]:
+    checkpoints = sorted(path.glob("checkpoints/[0-9]*/policy"), reverse=True)
+    return [folder for folder in (path / "policy", path, *checkpoints) if os.path.exists(folder / "policy.json")]
 
 
 def _loaded(directory: Path) -> Policy:

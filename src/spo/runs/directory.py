@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shutil
 import socket
 import time
 from collections.abc import Iterator
@@ -34,13 +35,14 @@ class RunDirectory:
         self.ratios = self.path / "ratios"
         self.tensorboard = self.path / "tensorboard"
         self.lock = self.path / "lock"
+        self.traceback = self.path / "traceback.txt"
         self.logs = (self.metrics, self.episodes, self.evaluations)
         self.folders = (self.policy, self.checkpoints, self.tensorboard)
 
     @classmethod
-    def create(cls, path: str | None, name: str) -> "RunDirectory":
+    def create(cls, path: str | None, name: str, overwrite: bool = False) -> "RunDirectory":
         """A directory for a new run: the given one, or a new one under runs/."""
-        cls.check_unused(path)
+        cls.check_unused(path, overwrite)
         run = cls(path) if path else cls(_unused(Path("runs"), name))
         with writing(f"--out {run.path}"):
             run.path.mkdir(parents=True, exist_ok=True)
@@ -50,9 +52,12 @@ class RunDirectory:
         return run
 
     @classmethod
-    def check_unused(cls, path: str | None) -> None:
+    def check_unused(cls, path: str | None, overwrite: bool = False) -> None:
         run = cls(path or ".")
-        if path and (os.path.lexists(run.config) or os.path.lexists(run.metrics)):
+        is_used = path and (os.path.lexists(run.config) or os.path.lexists(run.metrics))
+        if is_used and overwrite and run.has_checkpoint():
+            raise ConfigError(f"--overwrite is not accepted: the run in {path} has a checkpoint; continue or delete it")
+        if is_used and not overwrite:
             raise ConfigError(f"--out {path} already holds a run; name another, or continue it: spo resume {path}")
 
     @classmethod
@@ -63,9 +68,19 @@ class RunDirectory:
         run.check_plain()
         return run
 
+    def has_checkpoint(self) -> bool:
+        return any(self.checkpoints.glob("[0-9]*")) or self.policy.exists()
+
+    def clear(self) -> None:
+        """Removes what an earlier run without a checkpoint left here, and nothing else."""
+        for path in (self.config, self.status, self.evaluation, self.traceback, *self.logs):
+            path.unlink(missing_ok=True)
+        for folder in (self.checkpoints, self.tensorboard, self.ratios):
+            shutil.rmtree(folder, ignore_errors=True)
+
     def strangers(self) -> list[Path]:
         """What no run leaves, such as links, pipes and devices: what is written through them lands elsewhere."""
-        files = (self.config, self.status, self.evaluation, self.lock, *self.logs)
+        files = (self.config, self.status, self.evaluation, self.lock, self.traceback, *self.logs)
         wrong = [path for path in files if path.is_dir()] + [path for path in self.folders if path.is_file()]
         links = [path for path in self.path.rglob("*") if path.is_symlink() or not (path.is_file() or path.is_dir())]
         return sorted(wrong + links)

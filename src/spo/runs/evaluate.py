@@ -1,6 +1,7 @@
 """What a program does with a run: load its policy, evaluate it."""
 
 import os
+import sys
 
 from spo.config.env_ids import names_module
 from spo.config.validation import built, check_range
@@ -9,7 +10,7 @@ from spo.envs.make import MakeEnv
 from spo.errors import ConfigError, CorruptRunError
 from spo.evaluation import Evaluation, evaluate_policy
 from spo.models.policy import Policy
-from spo.models.policy_files import load_policy
+from spo.models.policy_files import load_newest_policy
 from spo.runs.checkpoint import StateDict
 from spo.runs.directory import RunDirectory
 from spo.runs.record import read_record
@@ -17,8 +18,14 @@ from spo.runtime.files import LARGEST_TEXT, read_bounded, write_json, writing
 
 
 def load(run: str | os.PathLike) -> Policy:
-    """The policy of a run directory. Runs no code and imports nothing that a file names."""
-    return load_policy(run)
+    """The policy of a run directory: the final one, or until there is one that of the newest checkpoint, which is told.
+
+    Runs no code and imports nothing that a file names.
+    """
+    policy, folder = load_newest_policy(run)
+    if folder.parent.parent.name == "checkpoints":
+        print(f"{run} has not finished: this is its policy after iteration {int(folder.parent.name)}", file=sys.stderr)
+    return policy
 
 
 def evaluate(
@@ -38,7 +45,7 @@ def evaluate(
     settings = _settings(directory)
     if env is None:
         env = _safe_id(settings)
-    policy = load_policy(run)
+    policy = load(run)
     result = evaluate_policy(policy, env_maker(built(settings), env), episodes, seed, deterministic, video)
     with writing(str(directory.evaluation)):
         write_json(directory.evaluation, result.as_json())

@@ -1,8 +1,11 @@
 """What a training leaves behind while it runs: logs, status, evaluations, checkpoints."""
 
+import dataclasses
 import sys
+import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from safetensors.numpy import save
 
@@ -11,7 +14,8 @@ from spo.evaluation import evaluate_policy
 from spo.models.policy_files import save_policy
 from spo.runs.checkpoint import Snapshot, publish
 from spo.runs.directory import RunDirectory
-from spo.runs.loggers import JsonlLogger, Logger, ProgressLogger, TensorBoardLogger
+from spo.runs.loggers import JsonlLogger, Logger, ProgressLogger, TableLogger, TensorBoardLogger
+from spo.runs.trackers import TRACKERS, TrackerLogger
 from spo.runtime.files import append_row, replace_file, unwritable
 from spo.trainer import Trainer
 
@@ -32,10 +36,12 @@ class Recorder:
 
     def _own_loggers(self) -> list[Logger]:
         loggers: list[Logger] = [JsonlLogger(self.directory)]
-        if self.config.tensorboard:
+        if self.config.tensorboard or "tensorboard" in self.config.track:
             loggers.append(TensorBoardLogger(self.directory))
+        settings = dataclasses.asdict(self.config)
+        loggers += [TrackerLogger(name, self.directory, settings) for name in self.config.track if name in TRACKERS]
         if not self.config.quiet:
-            loggers.append(ProgressLogger(self.config.total_steps))
+            loggers.append(TableLogger() if self.config.verbose else ProgressLogger(self.config.total_steps))
         return loggers
 
     def rewind(self) -> None:
@@ -45,11 +51,11 @@ class Recorder:
             logger.rewind(rows, episodes)
 
     def record(self, row: Row, episodes: list[Row]) -> None:
-        """Everything that follows an iteration."""
+        """Everything that follows an iteration; the row gets the evaluation's means, where one is due."""
+        row.update(self._evaluate_when_due())
         with self.training.timer("logging"):
             for logger in self.loggers:
                 logger.write(row, episodes)
-        self._evaluate_when_due()
         self._keep_ratios()
         if self.training.can_resume_here:
             self.boundary = Snapshot(self.training.iteration, self.training.state(), self.directory.log_sizes())
@@ -61,8 +67,11 @@ class Recorder:
         """Publishes the newest boundary, unless it is on the disk already."""
         if self.boundary and self.boundary.iteration > self.published:
             with self.training.timer("checkpoint"):
-                publish(self.directory, self.boundary, self.config.keep)
+                publish(self.directory, self.boundary, self.config.keep, self._save_policy)
             self.published = self.boundary.iteration
+
+    def _save_policy(self, folder: Path) -> None:
+        save_policy(self.training.policy_at(self.boundary.state), folder)
 
     def _is_due(self) -> bool:
         """At the first boundary in every `checkpoint_every` iterations at which the run can resume."""
@@ -81,6 +90,9 @@ class Recorder:
         is_asked = isinstance(error, KeyboardInterrupt | SystemExit)
         if isinstance(error, OSError):
             error = unwritable(self.directory.path, error)
+        elif not is_asked:
+            with suppress(OSError):
+                self.directory.traceback.write_text("".join(traceback.format_exception(error)))
         with suppress(OSError):  # on a full disk what is there stays
             self.checkpoint()
         with suppress(OSError):
@@ -90,9 +102,12 @@ class Recorder:
         return error
 
     def _how_to_go_on(self) -> str:
+        command = f"spo resume {self.directory.path}"
+        if callable(self.training.make_env.env):
+            command = f"spo.resume({str(self.directory.path)!r}, env={self.config.env})"
         if not self.published:
-            return f"no checkpoint yet: spo resume {self.directory.path} starts the run again"
-        return f"saved up to iteration {self.published}: spo resume {self.directory.path} continues from there"
+            return f"no checkpoint yet: {command} starts the run again"
+        return f"saved up to iteration {self.published}: {command} continues from there"
 
     def write_status(self, state: str, reason: str | None = None) -> None:
         training = self.training
@@ -108,12 +123,15 @@ class Recorder:
             }
         )
 
-    def _evaluate_when_due(self) -> None:
+    def _evaluate_when_due(self) -> Row:
         training, every = self.training, self.config.eval_every
-        if every and training.iteration % every == 0:
-            result = evaluate_policy(training.snapshot_policy(), training.make_env, seed=self.config.seed)
-            position = {"iteration": training.iteration, "env_steps": training.collector.env_steps}
-            append_row(self.directory.evaluations, position | result.as_json())
+        if not every or training.iteration % every:
+            return {}
+        result = evaluate_policy(training.snapshot_policy(), training.make_env, seed=self.config.seed)
+        position = {"iteration": training.iteration, "env_steps": training.collector.env_steps}
+        append_row(self.directory.evaluations, position | result.as_json())
+        length_mean = sum(result.lengths) / len(result.lengths)
+        return {"eval_return_mean": result.return_mean, "eval_length_mean": length_mean}
 
     def _keep_ratios(self) -> None:
         if self.training.ratios:

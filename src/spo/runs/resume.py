@@ -20,7 +20,7 @@ from spo.runs.directory import RunDirectory
 from spo.runs.loggers import Logger
 from spo.runs.record import machine, read_record, versions
 from spo.runs.recorder import Recorder
-from spo.runs.start import Run, describe_backend, lock_run, name_of, run_to_completion, write_record
+from spo.runs.start import Run, choose_update_path, describe_backend, lock_run, name_of, run_to_completion, write_record
 from spo.runtime import signals
 from spo.runtime.files import LARGEST_TEXT, read_bounded, replace_file
 from spo.trainer import Callback, Trainer
@@ -66,6 +66,8 @@ def _resumed(
     callback: Callback | None,
     loggers: Sequence[Logger],
 ) -> Run:
+    start = f"from iteration {boundary.iteration}" if boundary else "from the start: there is no checkpoint yet"
+    announce(training.config, f"resumes {start}, {describe_backend(training)}")
     _take_recorded_path(training, directory, record)
     if boundary:
         _restore(training, boundary)
@@ -74,11 +76,10 @@ def _resumed(
         for line in training.departures[known:]:
             _warn(f"not exact from here: {line}")
     checkpoint.truncate_logs(directory, boundary.logs if boundary else {})
+    checkpoint.drop_final_policy(directory, boundary)
     directory.summary()  # logs that cannot be read are better told now than after the last iteration
     if record["settings"]["steps"] != training.config.steps:
         _record_new_length(directory, record, training)
-    start = f"from iteration {boundary.iteration}" if boundary else "from the start: there is no checkpoint yet"
-    announce(training.config, f"resumes {start}, {describe_backend(training)}")
     recorder = Recorder(training, directory, boundary, loggers)
     recorder.rewind()
     return run_to_completion(training, recorder, callback)
@@ -184,7 +185,7 @@ def _changed_surroundings(record: StateDict) -> list[str]:
 
 def _take_recorded_path(training: Trainer, directory: RunDirectory, record: StateDict) -> None:
     recorded = record["resolved"]["update"]
-    path, reason = training.choose_update_path()
+    path, reason = choose_update_path(training)
     if recorded is None:  # killed while it compiled
         record["resolved"]["update"] = path
         write_record(directory, record)

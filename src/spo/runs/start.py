@@ -12,12 +12,13 @@ from spo.envs.make import EnvMaker, MakeEnv
 from spo.envs.watchdog import WatchdogVecEnv
 from spo.models.policy import Policy
 from spo.runs.checkpoint import StateDict
-from spo.runs.console import announce, print_summary
+from spo.runs.console import announce, print_summary, say, say_compiling
 from spo.runs.directory import RunDirectory
 from spo.runs.loggers import Logger
 from spo.runs.profile import table
 from spo.runs.record import record_of
 from spo.runs.recorder import Recorder
+from spo.runs.trackers import check_trackers
 from spo.runtime import signals
 from spo.runtime.files import sealed, unwritable, write_json
 from spo.trainer import Callback, Trainer
@@ -48,22 +49,37 @@ def run_training(
     config: Config, make_env: EnvMaker, callback: Callback | None = None, loggers: Sequence[Logger] = ()
 ) -> Run:
     """A new run, from the environments to the saved policy."""
-    RunDirectory.check_unused(config.out)
+    RunDirectory.check_unused(config.out, config.overwrite)
+    check_trackers(config.track)
     with signals.handled():
         training = Trainer(config, make_env)
         try:
-            directory = RunDirectory.create(config.out, f"{config.env}-{config.objective}-s{config.seed}")
+            directory = RunDirectory.create(
+                config.out, f"{config.env}-{config.objective}-s{config.seed}", config.overwrite
+            )
             with lock_run(directory):
-                RunDirectory.check_unused(str(directory.path))  # another process may have been first
+                RunDirectory.check_unused(str(directory.path), config.overwrite)  # another process may have been first
+                if config.overwrite:
+                    directory.clear()
                 record = record_of(training)
                 write_record(directory, record)  # before compiling, so that a run killed there can be resumed
-                path, reason = training.choose_update_path()
+                announce(config, describe_backend(training))
+                path, reason = choose_update_path(training)
                 record["resolved"]["update"] = path
                 write_record(directory, record)
-                announce(config, f"update {path} ({reason}), {describe_backend(training)}")
+                say(config, f"update {path} ({reason})")
                 return run_to_completion(training, Recorder(training, directory, loggers=loggers), callback)
         finally:
             training.envs.close()
+
+
+def choose_update_path(training: Trainer) -> tuple[str, str]:
+    """The path of the update, and why; before a compilation an environment is tried, because that takes long."""
+    if not training.will_compile:
+        return training.choose_update_path()
+    training.try_environment()
+    with say_compiling(training.config):
+        return training.choose_update_path()
 
 
 @contextmanager
@@ -89,7 +105,9 @@ def run_to_completion(training: Trainer, recorder: Recorder, callback: Callback 
             recorder.finish()
     except BaseException as error:
         told = recorder.stop(error)
-        raise told from (None if told is error else error)
+        if told is error:
+            raise
+        raise told from error
     finally:
         recorder.close()
     summary = directory.summary()
