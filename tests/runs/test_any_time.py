@@ -34,6 +34,13 @@ class Faulty(gym.Env):
         return [][7]
 
 
+class Patient(Faulty):
+    """Never raises."""
+
+    def __init__(self):
+        super().__init__(at=0)
+
+
 def stop_after(iterations):
     return lambda trainer, row: row["iteration"] < iterations
 
@@ -50,10 +57,10 @@ def test_a_run_that_failed_has_the_policy_of_its_newest_checkpoint(tmp_path, cap
     """The checkpoint holds what the run was at that iteration, so a run that ended there has the same policy."""
     with pytest.raises(RuntimeError):
         spo.train("CartPole-v1", **CARTPOLE, out=str(tmp_path / "failed"), callback=fail_after(3))
-    ended = spo.train("CartPole-v1", **CARTPOLE, out=str(tmp_path / "ended"), callback=stop_after(2))
+    ended = spo.train("CartPole-v1", **CARTPOLE, out=str(tmp_path / "ended"), callback=stop_after(3))
     capsys.readouterr()
     policy = spo.load(tmp_path / "failed")
-    assert "after iteration 2" in capsys.readouterr().err
+    assert "after iteration 3" in capsys.readouterr().err
     tensors = policy.tensors()
     assert tensors.keys() == ended.policy.tensors().keys()
     assert all(np.array_equal(tensors[name], tensor) for name, tensor in ended.policy.tensors().items())
@@ -92,7 +99,7 @@ def test_a_run_that_goes_on_is_not_taken_for_what_it_was(tmp_path, capsys):
         spo.resume(tmp_path / "run", quiet=True, callback=fail_after(5))
     capsys.readouterr()
     spo.load(tmp_path / "run")
-    assert "after iteration 4" in capsys.readouterr().err
+    assert "after iteration 5" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("backend", ["gymnasium"])
@@ -130,7 +137,21 @@ def test_trying_an_environment_changes_no_number(tmp_path, monkeypatch):
 def test_a_run_of_a_class_says_how_to_resume_it(tmp_path, capsys):
     with pytest.raises(spo.SpoError):
         spo.train(Faulty, preset="classic", envs=2, horizon=16, steps=64, quiet=True, out=str(tmp_path / "run"))
-    assert f"spo.resume({str(tmp_path / 'run')!r}, env=test_any_time.Faulty)" in capsys.readouterr().err
+    assert f"spo resume {tmp_path / 'run'} --env {Faulty.__module__}:Faulty" in capsys.readouterr().err
+    with pytest.raises(spo.SpoError):
+        spo.train(
+            lambda: Faulty(), preset="classic", envs=2, horizon=16, steps=64, quiet=True, out=str(tmp_path / "two")
+        )
+    assert f"spo.resume({str(tmp_path / 'two')!r}, env=...)" in capsys.readouterr().err
+
+
+def test_a_run_of_a_class_is_resumed_by_its_name(tmp_path):
+    settings = {"preset": "classic", "envs": 2, "horizon": 16, "steps": 128, "quiet": True}
+    spo.train(Patient, **settings, out=str(tmp_path / "run"), callback=stop_after(2))
+    with pytest.raises(spo.ConfigError, match="was made by"):
+        spo.resume(tmp_path / "run", quiet=True)
+    named = f"{Patient.__module__}:Patient"
+    assert spo.resume(tmp_path / "run", env=named, quiet=True).summary["env_steps"] == 128
 
 
 def test_overwrite_takes_a_directory_without_a_checkpoint_and_no_other(tmp_path):

@@ -104,7 +104,7 @@ class Recorder:
     def _how_to_go_on(self) -> str:
         command = f"spo resume {self.directory.path}"
         if callable(self.training.make_env.env):
-            command = f"spo.resume({str(self.directory.path)!r}, env={self.config.env})"
+            command = _resume_of_class(self.directory.path, self.config.env)
         if not self.published:
             return f"no checkpoint yet: {command} starts the run again"
         return f"saved up to iteration {self.published}: {command} continues from there"
@@ -142,3 +142,10 @@ class Recorder:
         for logger in self.loggers:
             with suppress(OSError):
                 logger.close()
+
+
+def _resume_of_class(path: Path, name: str) -> str:
+    """How to resume a run whose environment a callable makes: on the command line, if that can import it."""
+    module, _, qualified = name.rpartition(".")
+    is_importable = module and not module.startswith("__main__") and "<" not in name
+    return f"spo resume {path} --env {module}:{qualified}" if is_importable else f"spo.resume({str(path)!r}, env=...)"

@@ -1,9 +1,11 @@
 """Stopped runs, continued from their newest good checkpoint."""
 
 import dataclasses
+import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 
 from spo.config.config import Config
@@ -49,6 +51,7 @@ def resume(
             _warn(line)
         if _is_finished(directory, record) and steps is None:
             return _finished_run(directory, quiet)
+        env = _import_class(record, env)
         config, changes = _resumed_config(record, env, objective, steps, boundary)
         training = Trainer(dataclasses.replace(config, quiet=quiet), env_maker(config, env))
         try:
@@ -160,6 +163,18 @@ def _resumed_config(
         made = f"{done * config.batch_size:,}"
         raise ConfigError(f"--steps {steps} is not accepted: this run has made {made} steps already")
     return config, changes
+
+
+def _import_class(record: StateDict, env: str | MakeEnv | None) -> str | MakeEnv | None:
+    """What made the run's environments, where the user names it as module:Class; anything else as it was given."""
+    is_of_class = record["resolved"]["env_from"] == "callable" and isinstance(env, str)
+    module, separator, name = env.partition(":") if is_of_class else ("", "", "")
+    if not separator or f"{module}.{name}" != record["settings"]["env"]:
+        return env
+    try:
+        return attrgetter(name)(importlib.import_module(module))
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"--env {env} cannot be imported: {error}")
 
 
 def _check_repeated(record: StateDict, env: str | MakeEnv | None, objective: str | None) -> None:
