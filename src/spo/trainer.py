@@ -147,7 +147,8 @@ class Trainer:
         normalizer = ObservationNormalizer(config.normalize_observation, 1, self.observation_normalizer.numbers)
         envs = make_envs(config, self.make_env, "gymnasium", 1)
         try:
-            self._make_collector(config, envs, normalizer).collect()
+            with self._errors_name_the_iteration():
+                self._make_collector(config, envs, normalizer).collect()
         finally:
             envs.close()
 

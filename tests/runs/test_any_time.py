@@ -122,6 +122,7 @@ def test_a_fault_of_the_environment_comes_before_compiling(tmp_path, monkeypatch
     settings = {"preset": "classic", "envs": 2, "horizon": 16, "steps": 64, "compile": "on", "quiet": True}
     with pytest.raises(spo.SpoError, match="raised IndexError"):
         spo.train(lambda: Faulty(at=1), **settings, out=str(tmp_path / "run"))
+    assert "return [][7]" in (tmp_path / "run" / "traceback.txt").read_text()
 
 
 def test_trying_an_environment_changes_no_number(tmp_path, monkeypatch):

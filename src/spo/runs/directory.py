@@ -6,8 +6,9 @@ import os
 import shutil
 import socket
 import time
+import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from spo.errors import ConfigError, CorruptRunError, SpoError
@@ -133,6 +134,11 @@ class RunDirectory:
     def log_sizes(self) -> dict[str, int]:
         """How long each log is, which is what a checkpoint remembers of it."""
         return {path.name: path.stat().st_size for path in self.logs if path.exists()}
+
+    def keep_traceback(self, error: BaseException) -> None:
+        """Writes an error with its causes and all their lines, for who looks for its origin; a full disk hides none."""
+        with suppress(OSError):
+            self.traceback.write_text("".join(traceback.format_exception(error)))
 
     def write_status(self, status: dict[str, object]) -> None:
         write_json(self.status, status)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import sys
-import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -91,8 +90,7 @@ class Recorder:
         if isinstance(error, OSError):
             error = unwritable(self.directory.path, error)
         elif not is_asked:
-            with suppress(OSError):
-                self.directory.traceback.write_text("".join(traceback.format_exception(error)))
+            self.directory.keep_traceback(error)
         with suppress(OSError):  # on a full disk what is there stays
             self.checkpoint()
         with suppress(OSError):

@@ -10,6 +10,7 @@ from spo.config.sources import make_config
 from spo.envs.factory import env_maker
 from spo.envs.make import EnvMaker, MakeEnv
 from spo.envs.watchdog import WatchdogVecEnv
+from spo.errors import SpoError
 from spo.models.policy import Policy
 from spo.runs.checkpoint import StateDict
 from spo.runs.console import announce, print_summary, say, say_compiling
@@ -90,6 +91,10 @@ def lock_run(directory: RunDirectory) -> Iterator[None]:
             yield
     except OSError as error:
         raise unwritable(directory.path, error) from error
+    except SpoError as error:
+        if error.__cause__ is not None:  # somebody else's error, such as an environment's before the first iteration
+            directory.keep_traceback(error)
+        raise
 
 
 def run_to_completion(training: Trainer, recorder: Recorder, callback: Callback | None) -> Run:
