@@ -11,10 +11,9 @@ from spo.errors import ConfigError, CorruptRunError
 from spo.evaluation import Evaluation, evaluate_policy
 from spo.models.policy import Policy
 from spo.models.policy_files import load_newest_policy
-from spo.runs.checkpoint import StateDict
 from spo.runs.directory import RunDirectory
-from spo.runs.record import read_record
-from spo.runtime.files import LARGEST_TEXT, read_bounded, write_json, writing
+from spo.runs.record import RunRecord
+from spo.runtime.files import write_json, writing
 
 
 def load(run: str | os.PathLike) -> Policy:
@@ -52,14 +51,14 @@ def evaluate(
     return result
 
 
-def _settings(directory: RunDirectory) -> StateDict:
+def _settings(directory: RunDirectory) -> dict[str, object]:
     try:
-        return read_record(read_bounded(directory.config, LARGEST_TEXT))["settings"]
+        return RunRecord.read(directory).settings
     except (OSError, ValueError, RecursionError) as error:
         raise CorruptRunError(f"{directory.config} is damaged: {error}")
 
 
-def _safe_id(settings: StateDict) -> str:
+def _safe_id(settings: dict[str, object]) -> str:
     """What names a module would import it: that needs the user's word, not the file's."""
     if names_module([settings["env"], settings["env_arg"]]):
         remedy = "repeat it with --env to allow that"

@@ -4,7 +4,7 @@ import dataclasses
 import importlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
 
@@ -16,15 +16,15 @@ from spo.envs.make import MakeEnv
 from spo.errors import ConfigError, CorruptRunError, SpoError, printable
 from spo.models.policy_files import load_policy
 from spo.runs import checkpoint
-from spo.runs.checkpoint import Snapshot, StateDict
+from spo.runs.checkpoint import Snapshot
 from spo.runs.console import announce
 from spo.runs.directory import RunDirectory
 from spo.runs.loggers import Logger
-from spo.runs.record import machine, read_record, versions
+from spo.runs.record import RunRecord, machine, versions
 from spo.runs.recorder import Recorder
-from spo.runs.start import Run, choose_update_path, describe_backend, lock_run, name_of, run_to_completion, write_record
+from spo.runs.start import Run, choose_update_path, describe_backend, lock_run, name_of, run_to_completion
 from spo.runtime import signals
-from spo.runtime.files import LARGEST_TEXT, read_bounded, replace_file
+from spo.runtime.files import replace_file
 from spo.trainer import Callback, Trainer
 
 
@@ -63,7 +63,7 @@ def resume(
 def _resumed(
     training: Trainer,
     directory: RunDirectory,
-    record: StateDict,
+    record: RunRecord,
     boundary: Snapshot | None,
     changes: list[str],
     callback: Callback | None,
@@ -81,7 +81,7 @@ def _resumed(
     checkpoint.truncate_logs(directory, boundary.logs if boundary else {})
     checkpoint.drop_final_policy(directory, boundary)
     directory.summary()  # logs that cannot be read are better told now than after the last iteration
-    if record["settings"]["steps"] != training.config.steps:
+    if record.settings["steps"] != training.config.steps:
         _record_new_length(directory, record, training)
     recorder = Recorder(training, directory, boundary, loggers)
     recorder.rewind()
@@ -100,10 +100,10 @@ def _warn(line: str) -> None:
     print(f"warning: {printable(line)}", file=sys.stderr, flush=True)
 
 
-def _config_record(directory: RunDirectory, told: list[str]) -> StateDict:
+def _config_record(directory: RunDirectory, told: list[str]) -> RunRecord:
     """config.json; if it is damaged, a checkpoint's copy takes its place."""
     try:
-        return read_record(read_bounded(directory.config, LARGEST_TEXT))
+        return RunRecord.read(directory)
     except (OSError, ValueError, RecursionError) as error:
         copies = checkpoint.published(directory)
         if not copies:
@@ -113,22 +113,22 @@ def _config_record(directory: RunDirectory, told: list[str]) -> StateDict:
         return _restored_record(directory, copies[0])
 
 
-def _restored_record(directory: RunDirectory, copy: Path) -> StateDict:
+def _restored_record(directory: RunDirectory, copy: Path) -> RunRecord:
     content = checkpoint.config_copy(copy)
     try:
-        record = read_record(content)
+        record = RunRecord.parse(content)
     except (ValueError, RecursionError) as error:
         raise CorruptRunError(f"{directory.config} is damaged, and so is the copy in checkpoint {copy.name} ({error})")
     replace_file(directory.config, content)
     return record
 
 
-def _is_finished(directory: RunDirectory, record: StateDict) -> bool:
+def _is_finished(directory: RunDirectory, record: RunRecord) -> bool:
     try:
         status = directory.read_status()
     except SpoError:  # it is written again
         return False
-    is_whole = status.get("iteration") == record["resolved"]["iterations"]
+    is_whole = status.get("iteration") == record.resolved.iterations
     return status.get("state") == "finished" and is_whole and (directory.policy / "policy.json").exists()
 
 
@@ -139,22 +139,22 @@ def _finished_run(directory: RunDirectory, quiet: bool) -> Run:
 
 
 def _resumed_config(
-    record: StateDict,
+    record: RunRecord,
     env: str | MakeEnv | None,
     objective: str | None,
     steps: int | str | None,
     boundary: Snapshot | None,
 ) -> tuple[Config, list[str]]:
     """The recorded settings with the recorded path, and in what the run will not be exact."""
-    resolved, settings = record["resolved"], dict(record["settings"])
+    resolved, settings = record.resolved, dict(record.settings)
     _check_repeated(record, env, objective)
     changes = _changed_surroundings(record)
     if steps is not None:
         settings["steps"] = typed({"steps": steps})["steps"]
         changes.append(f"its length was changed from {record['settings']['steps']:,} to {settings['steps']:,} steps")
-    path = {"backend": resolved["backend"], "threads": resolved["threads"], "rebuild_every": resolved["rebuild_every"]}
-    if resolved["update"]:
-        path["compile"] = "on" if resolved["update"] == "compiled" else "off"
+    path = {"backend": resolved.backend, "threads": resolved.threads, "rebuild_every": resolved.rebuild_every}
+    if resolved.update:
+        path["compile"] = "on" if resolved.update == "compiled" else "off"
     if boundary:
         path["init_from"] = None  # its weights are in the checkpoint
     config = checked(built(settings | path))
@@ -165,11 +165,11 @@ def _resumed_config(
     return config, changes
 
 
-def _import_class(record: StateDict, env: str | MakeEnv | None) -> str | MakeEnv | None:
+def _import_class(record: RunRecord, env: str | MakeEnv | None) -> str | MakeEnv | None:
     """What made the run's environments, where the user names it as module:Class; anything else as it was given."""
-    is_of_class = record["resolved"]["env_from"] == "callable" and isinstance(env, str)
+    is_of_class = record.resolved.env_from == "callable" and isinstance(env, str)
     module, separator, name = env.partition(":") if is_of_class else ("", "", "")
-    if not separator or f"{module}.{name}" != record["settings"]["env"]:
+    if not separator or f"{module}.{name}" != record.settings["env"]:
         return env
     try:
         return attrgetter(name)(importlib.import_module(module))
@@ -177,9 +177,9 @@ def _import_class(record: StateDict, env: str | MakeEnv | None) -> str | MakeEnv
         raise ConfigError(f"--env {env} cannot be imported: {error}")
 
 
-def _check_repeated(record: StateDict, env: str | MakeEnv | None, objective: str | None) -> None:
+def _check_repeated(record: RunRecord, env: str | MakeEnv | None, objective: str | None) -> None:
     """Nothing that a file names is imported unless the user names it too."""
-    settings = record["settings"]
+    settings = record.settings
     given = name_of(env) if callable(env) else env
     needs = {"env": (settings["env"], given), "objective": (settings["objective"], objective)}
     for name, (recorded, repeated) in needs.items():
@@ -187,31 +187,31 @@ def _check_repeated(record: StateDict, env: str | MakeEnv | None, objective: str
             raise ConfigError(f"--{name} {repeated} is not this run's: it has {recorded}")
         if repeated is None and names_module([recorded, settings["env_arg"] if name == "env" else None]):
             raise ConfigError(f"this run names a module of yours: repeat --{name} {recorded} to import it")
-    if record["resolved"]["env_from"] == "callable" and not callable(env):
+    if record.resolved.env_from == "callable" and not callable(env):
         raise ConfigError(f"this run's environment was made by {settings['env']}: pass it as spo.resume(run, env=...)")
 
 
-def _changed_surroundings(record: StateDict) -> list[str]:
-    then = record["versions"] | record["machine"]
+def _changed_surroundings(record: RunRecord) -> list[str]:
+    then = record.versions | record.machine
     now = versions() | machine()
     changed = [name for name in then if then[name] != now.get(name)]
     return [f"{name} was {then[name]} and is {now.get(name, 'missing')}" for name in changed]
 
 
-def _take_recorded_path(training: Trainer, directory: RunDirectory, record: StateDict) -> None:
-    recorded = record["resolved"]["update"]
+def _take_recorded_path(training: Trainer, directory: RunDirectory, record: RunRecord) -> None:
+    recorded = record.resolved.update
     path, reason = choose_update_path(training)
     if recorded is None:  # killed while it compiled
-        record["resolved"]["update"] = path
-        write_record(directory, record)
+        record.resolved.update = path
+        record.write(directory)
     elif path != recorded:
         raise SpoError(f"this run's update was {recorded}, which cannot be had here ({reason})")
 
 
-def _record_new_length(directory: RunDirectory, record: StateDict, training: Trainer) -> None:
-    config, resolved = training.config, record["resolved"]
-    lengths: Mapping[str, int] = {"total_steps": config.total_steps, "iterations": config.iterations}
-    change = {"iteration": training.iteration, "from": record["settings"]["steps"], "to": config.steps}
-    record["settings"]["steps"] = config.steps
-    record |= {"resolved": resolved | lengths, "lengthened": [*record.get("lengthened", []), change]}
-    write_record(directory, record)
+def _record_new_length(directory: RunDirectory, record: RunRecord, training: Trainer) -> None:
+    config = training.config
+    change = {"iteration": training.iteration, "from": record.settings["steps"], "to": config.steps}
+    record.settings["steps"] = config.steps
+    record.resolved.total_steps, record.resolved.iterations = config.total_steps, config.iterations
+    record.lengthened.append(change)
+    record.write(directory)

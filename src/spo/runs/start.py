@@ -12,16 +12,15 @@ from spo.envs.make import EnvMaker, MakeEnv
 from spo.envs.watchdog import WatchdogVecEnv
 from spo.errors import SpoError
 from spo.models.policy import Policy
-from spo.runs.checkpoint import StateDict
 from spo.runs.console import announce, print_summary, say, say_compiling
 from spo.runs.directory import RunDirectory
 from spo.runs.loggers import Logger
 from spo.runs.profile import table
-from spo.runs.record import record_of
+from spo.runs.record import RunRecord
 from spo.runs.recorder import Recorder
 from spo.runs.trackers import check_trackers
 from spo.runtime import signals
-from spo.runtime.files import sealed, unwritable, write_json
+from spo.runtime.files import unwritable
 from spo.trainer import Callback, Trainer
 
 
@@ -62,12 +61,12 @@ def run_training(
                 RunDirectory.check_unused(str(directory.path), config.overwrite)  # another process may have been first
                 if config.overwrite:
                     directory.clear()
-                record = record_of(training)
-                write_record(directory, record)  # before compiling, so that a run killed there can be resumed
+                record = RunRecord.of(training)
+                record.write(directory)  # before compiling, so that a run killed there can be resumed
                 announce(config, describe_backend(training))
                 path, reason = choose_update_path(training)
-                record["resolved"]["update"] = path
-                write_record(directory, record)
+                record.resolved.update = path
+                record.write(directory)
                 say(config, f"update {path} ({reason})")
                 return run_to_completion(training, Recorder(training, directory, loggers=loggers), callback)
         finally:
@@ -120,10 +119,6 @@ def run_to_completion(training: Trainer, recorder: Recorder, callback: Callback 
     if training.config.profile:
         print(table(training))
     return Run(directory.path, training.snapshot_policy(), summary)
-
-
-def write_record(directory: RunDirectory, record: StateDict) -> None:
-    write_json(directory.config, sealed(record), durable=True)
 
 
 def describe_backend(training: Trainer) -> str:
