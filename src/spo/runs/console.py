@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from rich.console import Console
 
@@ -33,14 +33,15 @@ def announce(config: Config, choices: str) -> None:
 def say_compiling(config: Config) -> Iterator[None]:
     """Show that a compilation is under way: a spinner on a terminal, a line elsewhere."""
     text = "compiling the update, about 20 s, cached afterwards"
-    if config.quiet:
-        yield
-    elif sys.stderr.isatty():
-        with Console(stderr=True).status(text):
+    is_live = sys.stderr.isatty() and not config.quiet
+    if not is_live:
+        say(config, text)
+    try:
+        with Console(stderr=True).status(text) if is_live else nullcontext():
             yield
-    else:
-        print(text, file=sys.stderr, flush=True)
-        yield
+    except KeyboardInterrupt:
+        say(config, "stopped while compiling: no step was made yet")
+        raise
 
 
 def say(config: Config, line: str) -> None:
