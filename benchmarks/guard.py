@@ -9,9 +9,11 @@ from spo.runtime import library_env
 
 library_env.set_library_env()  # as the command line does
 
+import argparse
 import sys
 
 import torch
+
 from parts import measure
 
 ENV, HIDDEN = "HalfCheetah-v4", (64, 64)
@@ -44,4 +46,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     sys.exit(main())

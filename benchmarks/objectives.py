@@ -8,8 +8,7 @@ round of each counts. Prints steps/s and the ratio to SPO.
 
 import argparse
 
-from measure import best_speeds, prepared
-
+from lib.measure import best_speeds, prepared
 from spo.errors import SpoError
 from spo.objectives import OBJECTIVES
 

@@ -6,6 +6,7 @@ Policies must be equal byte by byte, rows of metrics and episodes too, apart fro
 compared under their new ones. Exit code 1 if anything differs.
 """
 
+import argparse
 import hashlib
 import json
 import os
@@ -149,4 +150,6 @@ def main(commit: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("commit", help="what the working tree is compared with")
+    sys.exit(main(parser.parse_args().commit))

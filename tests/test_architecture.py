@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import spo
+
 SOURCE = Path(__file__).parent.parent / "src" / "spo"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
@@ -114,6 +116,14 @@ def test_importing_the_package_is_light():
     code = "import sys, spo, spo.runs.directory; print('torch' in sys.modules, 'gymnasium' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+def test_type_checkers_see_the_names_that_are_imported_when_used():
+    tree = ast.parse((SOURCE / "__init__.py").read_text())
+    (guarded,) = [node for node in tree.body if isinstance(node, ast.If)]
+    seen = {alias.name: node.module for node in guarded.body for alias in node.names}
+    assert seen == spo._HOME | dict.fromkeys(spo._MODULES, "spo")
+    assert all(getattr(spo, name) is not None for name in spo.__all__) and set(spo.__all__) == set(seen)
 
 
 def functions():

@@ -4,9 +4,8 @@ from spo.runtime import library_env
 
 library_env.set_library_env()  # as the command line does
 
-from measure import prepared, speed
-
 from jobs.job import ONE_BY_ONE, TOGETHER, Job, Ready, run
+from lib.measure import prepared, speed
 from spo.trainer import Trainer
 
 
@@ -25,7 +24,7 @@ def step_as_asked(training: Trainer, job: Job) -> None:
 def way_of_stepping(training: Trainer) -> tuple[str, int]:
     if training.backend != "gymnasium":
         return training.backend, training.threads
-    return TOGETHER if training.envs.task else ONE_BY_ONE, training.envs.threads
+    return TOGETHER if training.envs.can_use_threads else ONE_BY_ONE, training.envs.stepping_threads
 
 
 def settings(job: Job) -> dict[str, object]:

@@ -105,6 +105,29 @@ def at(observation: object, path: tuple) -> object:
     return observation
 
 
+def batch_size(leaves: list[tuple[tuple, gym.Space]], observation: object) -> int | None:
+    """Return how many observations are in a batch, or None for a single one; refuse what is neither."""
+    sizes = {_part_size(path, leaf, observation) for path, leaf in leaves}
+    if len(sizes) > 1:
+        told = ", ".join("none" if size is None else str(size) for size in sizes)
+        raise SpoError(f"an observation with parts of unlike batches ({told}) is not accepted: they must be the same")
+    return sizes.pop()
+
+
+def _part_size(path: tuple, leaf: gym.Space, observation: object) -> int | None:
+    name = "".join(f"[{key!r}]" for key in path)
+    try:
+        value = np.asarray(at(observation, path))
+    except (KeyError, IndexError, TypeError, ValueError):
+        raise SpoError(f"an observation without {name or 'numbers'} is not accepted: it must have a {leaf} there")
+    accepted = f"it must be {leaf.shape} or a batch of these"
+    if value.dtype.kind not in "fiub":
+        raise SpoError(f"an observation{name} of {value.dtype} is not accepted: it must be numbers, {leaf}")
+    if value.shape != leaf.shape and value.shape[1:] != leaf.shape:
+        raise SpoError(f"an observation{name} of shape {value.shape} is not accepted: {accepted}")
+    return None if value.shape == leaf.shape else value.shape[0]
+
+
 def sample_of(batch: object, index: int) -> object:
     """One observation of a batch, in which every array has a leading axis."""
     if isinstance(batch, dict):

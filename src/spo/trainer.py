@@ -22,7 +22,7 @@ from spo.envs.gym_vector import GymVectorAdapter
 from spo.envs.make import EnvMaker
 from spo.errors import ConfigError, DivergenceError, SpoError, place_of
 from spo.models.actors import actor_for
-from spo.models.distributions import distribution_for
+from spo.models.choose_distribution import resolve_action_scale, resolve_distribution
 from spo.models.networks import FlatParameters
 from spo.models.normalization import ObservationNormalizer, RewardNormalizer
 from spo.models.policy import Policy, PolicySpec
@@ -62,10 +62,10 @@ class Trainer:
     def _build(self, cores: int) -> None:
         config = self.config
         self.spec = _policy_spec(config, self.envs)
-        self.distribution = distribution_for(self.spec.action_space)
+        self.distribution = self.spec.make_distribution()
         blank = self.spec.blank_network()  # refuses what would not fit, before it takes any memory
         self.torch_threads = min(cores, threads_worth(blank))
-        self.threads = max(self.torch_threads, self.envs.threads) if self.backend == "gymnasium" else cores
+        self.threads = max(self.torch_threads, self.envs.stepping_threads) if self.backend == "gymnasium" else cores
         torch.set_num_threads(self.torch_threads)
         keep_freed_memory()
         self.network = self.spec.network(derived_seed(config.seed, "network")).to(_device(config.device))
@@ -295,7 +295,9 @@ class RatioRecord:
 def _policy_spec(config: Config, envs: VecEnv) -> PolicySpec:
     spaces = (envs.observation_space, envs.action_space)
     layers = (config.hidden, config.critic_hidden, config.activation, config.encoder)
-    return PolicySpec(config.env, config.objective, *spaces, *layers)
+    distribution = resolve_distribution(envs.action_space, config.distribution)
+    action_scale = resolve_action_scale(envs.action_space, distribution, config.action_scale)
+    return PolicySpec(config.env, config.objective, *spaces, *layers, distribution, action_scale)
 
 
 def _device(name: str) -> torch.device:

@@ -20,7 +20,7 @@ from spo.algorithms.losses import divergences, value_loss
 from spo.algorithms.metrics import LARGEST_LOGGED_LOG_RATIO, explained_variance, ratio_statistics, slope_statistics
 from spo.errors import SpoError
 from spo.models.actors import NumpyActor, TorchActor
-from spo.models.distributions import distribution_for
+from spo.models.choose_distribution import distribution_for
 from spo.models.networks import ActorCritic
 from spo.objectives import INPUTS, LARGEST_BETA, OBJECTIVES, SMALLEST_BETA, Objective
 from spo.rollout import gae

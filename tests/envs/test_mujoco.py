@@ -44,7 +44,7 @@ def actions(envs: SyncVecEnv, steps: int = STEPS) -> np.ndarray:
 def test_a_task_stepped_together_gives_the_bits_of_gymnasium(name, version, threads):
     env = f"{name}-v{version}"
     together, alone = made(env, threads, max_episode_steps=LIMIT), one_by_one(env, max_episode_steps=LIMIT)
-    assert together.task is not None and together.threads == threads
+    assert together.task is not None and together.stepping_threads == threads
     compare(together, alone, name in ENDLESS)
     together.close()
 
@@ -177,7 +177,7 @@ def test_what_fails_in_a_helping_thread_is_told():
 def test_threads_share_the_simulations_and_end_with_them():
     before = set(threading.enumerate())
     envs = made("Humanoid-v4", threads=8)
-    assert envs.threads == ENVS  # more could not help
+    assert envs.stepping_threads == ENVS  # more could not help
     (first, *others) = set(threading.enumerate()) - before
     assert len(others) == ENVS - 2
     envs.close()

@@ -5,17 +5,25 @@ import io
 import multiprocessing
 import re
 import resource
+import shutil
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 import spo
+from crash import SHORT
+from poisons import Poison
 from spo.config import sources
 from spo.runs import doctor
 from waiting import PATIENCE
 
+needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="measures memory with /proc")
+BRIEF = SHORT | {"steps": 32 * 3}
 MEMORY = 500 * 2**20
 IMPORTABLE = {"spo", "torch", "numpy", "gymnasium", "safetensors", "tyro", "rich", "pygame", "cv2", "mujoco"}
 """Packages that opening a run may import; the standard library aside."""
@@ -93,3 +101,39 @@ def _memory() -> dict[str, int]:
     """Bytes: VmSize is what is mapped now, VmHWM the most that ever was resident."""
     lines = [line.split() for line in Path("/proc/self/status").read_text().splitlines()]
     return {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines if words[-1] == "kB"}
+
+
+ALL = ("load", "doctor", "evaluate", "config", "resume")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run that is spoilt in one way, and words that the answer to it must have."""
+
+    name: str
+    poison: Poison
+    expected: str = ""
+
+
+def find_failures(
+    run: Path, place: Path, cases: Iterable[Case], openers: Iterable[str], check: Callable[[Case, str, str], bool]
+) -> dict[str, str]:
+    """What broke, and each answer that `check(case, opener, answer)` does not accept: all of them at once."""
+    cases = list(cases)
+    assert cases and len({case.name for case in cases}) == len(cases), "a case is hidden by another"
+    answers = sandboxed(lambda: {case.name: _open_poisoned(run, place, case, openers) for case in cases})
+    assert isinstance(answers, dict), answers
+    return {
+        f"{case.name}, {opener}": answer
+        for case in cases
+        for opener, answer in answers[case.name].items()
+        if "BROKE" in answer or not check(case, opener, answer)
+    }
+
+
+def _open_poisoned(run: Path, place: Path, case: Case, openers: Iterable[str]) -> dict[str, str]:
+    """What each way to open a spoilt copy of a run says."""
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(run, place)
+    case.poison(place)
+    return {name: heard(OPENERS[name], place) for name in openers}

@@ -7,7 +7,8 @@ import torch
 from torch import distributions as td
 
 from spo.errors import SpoError
-from spo.models.distributions import Categorical, Gaussian, distribution_for
+from spo.models.choose_distribution import distribution_for
+from spo.models.distributions import Categorical, Gaussian
 from spo.runtime.seeding import generator
 
 BOX = gym.spaces.Box(-1.0, 1.0, (3,), np.float32)
@@ -103,7 +104,7 @@ def test_entropy_equals_monte_carlo(kind, request):
 def test_a_masked_action_has_no_probability_and_everything_stays_finite(categorical):
     ours, old, new = (thing.float() if isinstance(thing, torch.Tensor) else thing for thing in categorical)
     mask = torch.tensor([True, False, True, False])
-    old, new = ours.masked(old, mask), ours.masked(new, mask).requires_grad_()
+    old, new = ours.mask(old, mask), ours.mask(new, mask).requires_grad_()
     assert old.softmax(-1)[:, [1, 3]].abs().max() == 0
     total = (
         ours.kl(old, new) + ours.kl(new, old) + ours.entropy(new) + ours.log_prob(new, torch.zeros(5, dtype=torch.long))

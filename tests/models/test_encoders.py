@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from probes import Spaces, training
 from spo.models.actors import TorchActor
+from spo.models.choose_distribution import distribution_for
 from spo.models.cpu_convolutions import CHANNELS_FIRST, CHANNELS_LAST, SpaceToDepthConv2d, space_to_depth
-from spo.models.distributions import distribution_for
 from spo.models.encoders import Encoder
 from spo.models.networks import ActorCritic
 from spo.spaces import ObservationLayout

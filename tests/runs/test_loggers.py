@@ -76,7 +76,7 @@ def test_rows_have_the_episodes_means(tmp_path):
 
 def test_rows_of_box_actions_have_their_spread_and_how_many_are_clipped(tmp_path):
     notes = Notebook()
-    settings = {"preset": "classic", "envs": 2, "horizon": 256, "steps": 512, "quiet": True}
+    settings = {"preset": "classic", "envs": 2, "horizon": 256, "steps": 512, "action_scale": "off", "quiet": True}
     spo.train("Pendulum-v1", **settings, out=str(tmp_path / "run"), loggers=[notes])
     (row,) = notes.rows
     assert row["action_std"] == pytest.approx(1.0)

@@ -243,7 +243,7 @@ def test_where_a_replay_fails_a_new_episode_starts_from_nothing():
     first.iterate()
     second.restore(first.state())
     envs, collector = second.envs, second.collector
-    assert not envs.totals.length.any() and not envs.totals.total_reward.any()
+    assert not envs.episodes.length.any() and not envs.episodes.total_reward.any()
     assert (collector.observation == second.observation_normalizer(envs.observation)).all()
 
 
@@ -451,4 +451,4 @@ def test_the_state_is_a_copy():
 def test_only_the_actions_of_running_episodes_are_remembered():
     run = training("CartPole-v1", envs=2, horizon=128)
     run.iterate()
-    assert len(run.envs.actions) == run.envs.totals.length.max() < 128
+    assert len(run.envs.actions) == run.envs.episodes.length.max() < 128

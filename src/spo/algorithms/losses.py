@@ -11,7 +11,7 @@ from spo.algorithms.batch import Batch
 from spo.algorithms.metrics import POLICY_STATISTICS, Stats, ratio_statistics, slope_statistics
 from spo.config.config import Config
 from spo.errors import ConfigError
-from spo.models.distributions import Distribution, Gaussian
+from spo.models.distributions import Distribution
 from spo.models.networks import FlatParameters
 from spo.objectives import settings_of
 
@@ -152,7 +152,7 @@ class Loss:
         return self.allowed(self.parameters.call(vector, batch["observation"], part="params"), batch.get("mask"))
 
     def allowed(self, params: Tensor, mask: Tensor | None) -> Tensor:
-        return params if mask is None else self.distribution.masked(params, mask)
+        return params if mask is None else self.distribution.mask(params, mask)
 
     def _standardized(self, advantage: Tensor, batch: Batch) -> Tensor:
         return standardized(advantage, batch["advantage"]) if self.standardizes else advantage
@@ -176,7 +176,7 @@ class ValueLoss:
 
 def make_loss(parameters: FlatParameters, distribution: Distribution, config: Config, masked: bool = False) -> Loss:
     surrogate = Surrogate.of(config)
-    if config.resolved_objective.needs_probabilities and isinstance(distribution, Gaussian):
+    if config.resolved_objective.needs_probabilities and distribution.is_continuous:
         raise ConfigError(
             f"--objective {config.objective} is not accepted for Box actions: it weighs with the probability of an"
             " action, and a density has no scale; accepted are Discrete, MultiDiscrete and MultiBinary"

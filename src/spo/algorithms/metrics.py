@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from spo.errors import DivergenceError
-from spo.models.distributions import Distribution, Gaussian
+from spo.models.distributions import Distribution
 from spo.rollout import EpisodeRow, Rollout
 
 Row = dict[str, float]
@@ -68,13 +68,14 @@ def episode_statistics(episodes: list[EpisodeRow]) -> Row:
 
 
 def action_statistics(distribution: Distribution, rollout: Rollout) -> Row:
-    """The Gaussian's mean standard deviation, and the share of action components clipped to their bounds."""
-    if not isinstance(distribution, Gaussian):
+    """Box actions: the share of components clipped to their bounds, and the mean standard deviation, if there is one."""
+    if not distribution.is_continuous:
         return {}
-    low, high = (torch.from_numpy(bound.reshape(-1)) for bound in (distribution.low, distribution.high))
-    is_clipped = (rollout.action < low) | (rollout.action > high)
-    log_std = rollout.params[..., distribution.size :].clamp(max=LARGEST_LOGGED_LOG_RATIO)
-    return {"action_std": log_std.exp().mean().item(), "clipped_action_fraction": is_clipped.float().mean().item()}
+    row = {"clipped_action_fraction": distribution.clipped_fraction(rollout.action.numpy())}
+    if not distribution.has_log_std:
+        return row
+    log_std = rollout.params[..., distribution.outputs :].clamp(max=LARGEST_LOGGED_LOG_RATIO)
+    return row | {"action_std": log_std.exp().mean().item()}
 
 
 def explained_variance(value: Tensor, target: Tensor) -> float:

@@ -75,6 +75,29 @@ def resume(given: ResumeArguments) -> None:
 
 
 @dataclass(frozen=True)
+class ExportArguments:
+    """Writes a run's policy as one file that needs neither this package nor its environment."""
+
+    run: Annotated[str, tyro.conf.Positional]
+    """A run directory."""
+    file: Annotated[str, tyro.conf.Positional]
+    """Where to: a name that ends in .onnx, or in .pt2 (torch.export)."""
+    action_mask: bool = False
+    """Whether the file takes a mask of the actions that are allowed."""
+
+
+@command("export RUN FILE", "write a policy as one ONNX or torch.export file", ExportArguments)
+def export(given: ExportArguments) -> None:
+    from spo.models.export import export_policy, input_names
+    from spo.runs.evaluate import load
+
+    policy = load(given.run)
+    path = export_policy(policy, given.file, given.action_mask)
+    names = ", ".join(input_names(policy, given.action_mask))
+    print(f"{path}: {names} in, action out ({path.stat().st_size / 2**10:,.0f} KB)")
+
+
+@dataclass(frozen=True)
 class DoctorArguments:
     """Checks every file of a run directory; changes nothing. Exit code 1 if something is wrong."""
 
@@ -102,6 +125,8 @@ class EvalArguments:
     """Seeds the episodes and the stochastic policy."""
     stochastic: bool = False
     """Samples actions instead of taking the most likely."""
+    max_steps: fields.OptionalCount = None
+    """Ends an episode after so many steps (unset: when the environment ends it)."""
     video: fields.OptionalText = None
     """Records the episodes into this .mp4 file."""
     env: fields.OptionalText = None
@@ -110,18 +135,26 @@ class EvalArguments:
 
 @command("eval RUN", "play episodes with a trained policy", EvalArguments)
 def evaluate(given: EvalArguments) -> None:
+    from contextlib import closing
+
+    from spo.evaluation import EvaluationProgress
     from spo.runs.evaluate import evaluate
 
-    result = evaluate(
-        given.run,
-        given.env,
-        episodes=given.episodes,
-        seed=given.seed,
-        deterministic=not given.stochastic,
-        video=given.video,
-    )
+    with closing(EvaluationProgress(given.episodes)) as progress:
+        result = evaluate(
+            given.run,
+            given.env,
+            episodes=given.episodes,
+            seed=given.seed,
+            deterministic=not given.stochastic,
+            video=given.video,
+            max_steps=given.max_steps,
+            on_step=progress,
+        )
     kind = "stochastic" if given.stochastic else "deterministic"
-    print(f"return {result.return_mean:.1f} ± {result.return_std:.1f} over {given.episodes} {kind} episodes")
+    played = f"{given.episodes} {kind} episode{'s' if given.episodes > 1 else ''}"
+    limit = f" of up to {given.max_steps:,} steps" if given.max_steps else ""
+    print(f"return {result.return_mean:.1f} ± {result.return_std:.1f} over {played}{limit}")
     if given.video:
         print(f"video {given.video}")
 

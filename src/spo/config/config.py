@@ -128,6 +128,10 @@ class Config:
     encoder: Literal["auto", "mlp", "small", "nature", "resnet18"]
     """How images are read: auto takes nature from 36 × 36 on and small below; mlp flattens them."""
 
+    distribution: Literal["auto", "gaussian", "gaussian-state", "squashed", "beta"] = "auto"
+    """How Box actions are drawn: auto is gaussian; gaussian-state has a deviation for every state; squashed, beta."""
+    action_scale: Literal["auto", "off", "bounds"] = "auto"
+    """Whether actions of ±1 are mapped to the bounds; auto does it where the bounds are far from ±1."""
     backend: Literal["auto", "gymnasium", "shared", "process", "envpool"] = "auto"
     """What steps the environments: this process; also helpers that share its memory; workers alone; EnvPool."""
     env_timeout: float = 300.0

@@ -3,7 +3,7 @@
 import gymnasium as gym
 
 from spo.config.env_ids import SUFFIX, game_of
-from spo.errors import SpoError
+from spo.errors import EnvError
 
 INSTALL = "pip install 'simple-policy-optimization[atari]'"
 
@@ -16,7 +16,7 @@ def make_atari(
     _register()
     name = game_of(env_id) + SUFFIX
     if name not in gym.registry:
-        raise SpoError(f"environment {env_id!r} is neither a registered Gymnasium id nor an Atari game")
+        raise EnvError(f"environment {env_id!r} is neither a registered Gymnasium id nor an Atari game")
     wrapped = _as_the_authors_do if wrappers == "authors" else _as_usual
     return gym.wrappers.FrameStackObservation(wrapped(name, whole_games, noop_max, keywords), 4)
 
@@ -47,7 +47,7 @@ def _register() -> None:
         import ale_py
         import cv2  # noqa: F401  (Gymnasium resizes with it)
     except ImportError:
-        raise SpoError(f"Atari games need: {INSTALL}")
+        raise EnvError(f"Atari games need: {INSTALL}")
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
     gym.register_envs(ale_py)
 

@@ -15,7 +15,7 @@ from spo.envs.shared_memory import shared_envs
 from spo.envs.subproc import SubprocVecEnv
 from spo.envs.sync import SyncVecEnv
 from spo.envs.watchdog import WatchdogVecEnv
-from spo.errors import SpoError
+from spo.errors import ConfigError
 
 MOST_WORKERS = 256
 """Processes of one run, however many environments a file asks for."""
@@ -46,7 +46,7 @@ def env_maker(config: Config, env: str | MakeEnv | None = None) -> EnvMaker:
 def make_envs(config: Config, maker: EnvMaker, backend: str, threads: int) -> VecEnv:
     if backend == "envpool":
         if callable(maker.env):
-            raise SpoError("--backend envpool needs the id of an environment, not a callable that makes one")
+            raise ConfigError("--backend envpool needs the id of an environment, not a callable that makes one")
         after_steps = config.rebuild_every and config.rebuild_every * config.horizon
         pool = EnvPoolVecEnv(config.env, config.envs, config.seed, threads, config.env_arg, config.encoder, after_steps)
         return WatchdogVecEnv(pool, config.env_timeout)

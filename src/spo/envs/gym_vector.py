@@ -3,52 +3,46 @@
 import gymnasium as gym
 import numpy as np
 
-from spo.envs import EpisodeStatistics, Step
-from spo.errors import SpoError
+from spo.envs import EpisodeStatistics, Step, VecEnvBase
+from spo.errors import EnvError
 from spo.runtime.seeding import derived_seed
 from spo.spaces import ObservationLayout, check_maskable
 
 SAME_STEP, RESETTABLE = gym.vector.AutoresetMode.SAME_STEP, "reset_mask"
 
 
-class GymVectorAdapter:
+class GymVectorAdapter(VecEnvBase):
     """Same-step semantics over any vector environment: it resets by itself, or is reset by mask right after an end."""
-
-    mask = rebuild_after_steps = None
-    task, threads = None, 1
 
     def __init__(self, vector: gym.vector.VectorEnv, count: int, seed: int, encoder: str = "auto"):
         if vector.num_envs != count:
-            raise SpoError(
+            raise EnvError(
                 f"--envs {count} is not accepted: the vector environment that was made has {vector.num_envs}"
             )
-        self.vector, self.count, self.seed, self.steps = vector, count, seed, 0
+        self.vector, self.num_envs, self.seed = vector, count, seed
         self.observation_space = vector.single_observation_space
         self.action_space = vector.single_action_space
         self.layout = ObservationLayout(self.observation_space, encoder)
         if not (self.layout.is_plain or self.layout.is_image):
-            raise SpoError(f"a vector environment with {self.observation_space} is not supported; accepted is a Box")
+            raise EnvError(f"a vector environment with {self.observation_space} is not supported; accepted is a Box")
         self.mode = vector.metadata.get("autoreset_mode", gym.vector.AutoresetMode.NEXT_STEP)
-        self.totals = EpisodeStatistics(range(count))
+        self.episodes = EpisodeStatistics(range(count))
 
     def reset(self) -> np.ndarray:
         return self._started("vector")
-
-    def state(self) -> dict[str, object]:
-        return {"steps": self.steps}
 
     def restore(self, state: dict) -> dict[int, str]:
         """Only starts again: nothing is known of how a user's vector environment keeps its state."""
         self.steps = state["steps"]
         self._started("vector", self.steps)
-        return {index: "a vector environment cannot be restored" for index in range(self.count)}
+        return {index: "a vector environment cannot be restored" for index in range(self.num_envs)}
 
     def _started(self, *purpose: str | int) -> np.ndarray:
-        self.totals.clear()
+        self.episodes.clear()
         observation, info = self.vector.reset(seed=derived_seed(self.seed, *purpose))
         if "action_mask" in info:
             check_maskable(self.action_space)
-            raise SpoError("action masks of a vector environment are not read; make single environments instead")
+            raise EnvError("action masks of a vector environment are not read; make single environments instead")
         self.observation = self._packed(observation)
         return self.observation
 
@@ -56,7 +50,7 @@ class GymVectorAdapter:
         self.steps += 1
         observation, reward, terminated, truncated, info = self.vector.step(action)
         reward = np.asarray(reward, dtype=float)
-        self.totals.add(reward)
+        self.episodes.add(reward)
         done = terminated | truncated
         if not done.any():
             return Step(self._packed(observation), reward, terminated, truncated, None, [])
@@ -66,7 +60,7 @@ class GymVectorAdapter:
                 final[position] = info["final_obs"][position]
         else:  # reset now what would reset in the next step, or never
             observation, _ = self.vector.reset(options={RESETTABLE: done})
-        episodes = [self.totals.finish(position) for position in np.flatnonzero(done).tolist()]
+        episodes = [self.episodes.finish(position) for position in np.flatnonzero(done).tolist()]
         return Step(self._packed(observation), reward, terminated, truncated, self._packed(final), episodes)
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ import gymnasium as gym
 
 from spo.config.env_ids import is_atari
 from spo.envs.atari import make_atari
-from spo.errors import SpoError
+from spo.errors import EnvError, SpoError
 
 MakeEnv = Callable[..., gym.Env]
 """Makes one environment; may take a `render_mode`, and for Atari `whole_games`."""
@@ -42,7 +42,7 @@ class EnvMaker:
 
 def checked_env(made: object) -> gym.Env:
     if not isinstance(made, gym.Env):
-        raise SpoError(f"what should make an environment made a {type(made).__name__}; accepted is a gymnasium.Env")
+        raise EnvError(f"what should make an environment made a {type(made).__name__}; accepted is a gymnasium.Env")
     return made
 
 
@@ -58,13 +58,13 @@ def _named_failure(make: Callable[[], gym.Env], name: str) -> gym.Env:
     except SpoError:
         raise
     except gym.error.DependencyNotInstalled as error:
-        raise SpoError(f"environment {name!r} needs a package that is missing ({_sentence(error)}); {_advice(name)}")
+        raise EnvError(f"environment {name!r} needs a package that is missing ({_sentence(error)}); {_advice(name)}")
     except gym.error.Error as error:
-        raise SpoError(f"environment {name!r} is not a registered Gymnasium id: {_sentence(error)}")
+        raise EnvError(f"environment {name!r} is not a registered Gymnasium id: {_sentence(error)}")
     except ModuleNotFoundError as error:
-        raise SpoError(f"environment {name!r} cannot be made: {_sentence(error)}")
+        raise EnvError(f"environment {name!r} cannot be made: {_sentence(error)}")
     except Exception as error:
-        raise SpoError(f"environment {name!r} cannot be made: {type(error).__name__}: {_sentence(error)}") from error
+        raise EnvError(f"environment {name!r} cannot be made: {type(error).__name__}: {_sentence(error)}") from error
 
 
 def _sentence(error: Exception) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from spo.envs import Episode, Step
+from spo.envs import Episode, Step, VecEnvBase
 from spo.envs.make import MakeEnv
 from spo.envs.subproc import SECONDS_TO_START, Worker, answer, joined, merged, obedient
 from spo.envs.sync import SyncVecEnv
@@ -31,16 +31,14 @@ Size = tuple[tuple[int, ...], np.dtype]
 """An array's shape and type."""
 
 
-class SharedMemoryVecEnv:
+class SharedMemoryVecEnv(VecEnvBase):
     """The first share of N environments is stepped here, each other one by a helper at the same time."""
-
-    rebuild_after_steps = None
 
     def __init__(self, own: SyncVecEnv, helpers: list["Helper"]):
         self.own, self.helpers = own, helpers
-        self.count = own.count + sum(helper.count for helper in helpers)
+        self.num_envs = own.num_envs + sum(helper.count for helper in helpers)
         self.observation_space, self.action_space, self.layout = own.observation_space, own.action_space, own.layout
-        self.mask, self.steps, self.busy = None, 0, own
+        self.busy = own
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -57,23 +55,23 @@ class SharedMemoryVecEnv:
     def reset(self) -> np.ndarray:
         for helper in self.helpers:
             helper.ask("reset")
-        answers = [(self.own.reset(), self.own.mask), *(helper.receive(None) for helper in self.helpers)]
-        self.mask = joined([mask for _, mask in answers])
+        answers = [(self.own.reset(), self.own.action_mask), *(helper.receive(None) for helper in self.helpers)]
+        self.action_mask = joined([mask for _, mask in answers])
         return np.concatenate([observation for observation, _ in answers])
 
     def step(self, action: np.ndarray) -> Step:
         self.steps += 1
-        first = self.own.count
+        first = self.own.num_envs
         for helper in self.helpers:
             helper.begin(action[first : first + helper.count])
             first += helper.count
         self.busy = self.own
-        answers = [(self.own.step(action[: self.own.count]), self.own.mask)]
+        answers = [(self.own.step(action[: self.own.num_envs]), self.own.action_mask)]
         for helper in self.helpers:
             self.busy = helper
             answers.append(helper.end())
-        if self.mask is not None:
-            self.mask = joined([mask for _, mask in answers])
+        if self.action_mask is not None:
+            self.action_mask = joined([mask for _, mask in answers])
         return merged([step for step, _ in answers])
 
     def state(self) -> dict[str, object]:
@@ -86,9 +84,9 @@ class SharedMemoryVecEnv:
         self.steps = state["steps"]
         for number, helper in enumerate(self.helpers, 1):
             helper.ask("restore", state["workers"][str(number)])
-        answers = [(self.own.restore(state["workers"]["0"]), self.own.mask)]
+        answers = [(self.own.restore(state["workers"]["0"]), self.own.action_mask)]
         answers += [helper.receive(None) for helper in self.helpers]
-        self.mask = joined([mask for _, mask in answers])
+        self.action_mask = joined([mask for _, mask in answers])
         return {index: why for failures, _ in answers for index, why in failures.items()}
 
     @property
@@ -124,7 +122,7 @@ def shared_envs(
 
 def _action(envs: SyncVecEnv) -> Size:
     """As the policy gives it to an environment: of another type, the same number can come to another reward."""
-    from spo.models.distributions import distribution_for
+    from spo.models.choose_distribution import distribution_for
 
     distribution = distribution_for(envs.action_space)
     action = distribution.to_env(np.zeros((1, *distribution.action_shape), distribution.action_dtype))

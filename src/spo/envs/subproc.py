@@ -14,20 +14,18 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 
-from spo.envs import Step
+from spo.envs import Step, VecEnvBase
 from spo.envs.make import MakeEnv, is_of_gymnasium
 from spo.envs.sync import SyncVecEnv
 from spo.envs.watchdog import tick_of
-from spo.errors import SpoError
+from spo.errors import EnvError, SpoError
 
 SECONDS_TO_CLOSE = 2.0
 SECONDS_TO_START = 120.0
 
 
-class SubprocVecEnv:
+class SubprocVecEnv(VecEnvBase):
     """N environments over a few workers, each of which steps its share one after the other."""
-
-    rebuild_after_steps = None
 
     def __init__(
         self,
@@ -39,7 +37,7 @@ class SubprocVecEnv:
         encoder: str = "auto",
         replay_limit: int = 100_000,
     ):
-        self.count, self.timeout, self.mask, self.steps = count, timeout, None, 0
+        self.num_envs, self.timeout = count, timeout
         shares = [share.tolist() for share in np.array_split(np.arange(count), min(workers, count))]
         self.workers = [Worker(make_env, share, seed, encoder, replay_limit) for share in shares]
         self.bounds = np.cumsum([len(share) for share in shares])[:-1].tolist()
@@ -47,7 +45,7 @@ class SubprocVecEnv:
 
     def reset(self) -> np.ndarray:
         answers = self._ask("reset", max(self.timeout, SECONDS_TO_START))
-        self.mask = joined([mask for _, mask in answers])
+        self.action_mask = joined([mask for _, mask in answers])
         return np.concatenate([observation for observation, _ in answers])
 
     def step(self, action: np.ndarray) -> Step:
@@ -55,7 +53,7 @@ class SubprocVecEnv:
         for worker, share in zip(self.workers, np.split(action, self.bounds)):
             worker.send(("step", share))
         answers = self._collect(self.timeout)
-        self.mask = joined([mask for _, mask in answers])
+        self.action_mask = joined([mask for _, mask in answers])
         return merged([step for step, _ in answers])
 
     def state(self) -> dict[str, object]:
@@ -67,7 +65,7 @@ class SubprocVecEnv:
         for number, worker in enumerate(self.workers):
             worker.send(("restore", state["workers"][str(number)]))
         answers = self._collect(None)  # a replay may take as long as the episode did
-        self.mask = joined([mask for _, mask in answers])
+        self.action_mask = joined([mask for _, mask in answers])
         return {index: why for failures, _ in answers for index, why in failures.items()}
 
     @property
@@ -114,7 +112,7 @@ class Worker:
             with without_main() if is_of_gymnasium(make_env) else nullcontext():
                 self.process.start()
         except (AttributeError, TypeError, ValueError) as error:
-            raise SpoError(
+            raise EnvError(
                 f"--backend process (or shared) needs an environment that can be sent to another process: {error}"
             )
         theirs.close()
@@ -132,15 +130,15 @@ class Worker:
         try:
             if not self._has_answered(timeout):
                 environment, step = self.progress
-                raise SpoError(f"environment {environment} did not answer within {timeout:g} s (its step {step})")
+                raise EnvError(f"environment {environment} did not answer within {timeout:g} s (its step {step})")
             kind, answer = self.connection.recv()
         except (EOFError, OSError):
             self.process.join(SECONDS_TO_CLOSE)
             environment, step = self.progress
             code = self.process.exitcode
-            raise SpoError(f"environment {environment} ended its worker process with code {code} (its step {step})")
+            raise EnvError(f"environment {environment} ended its worker process with code {code} (its step {step})")
         if kind == "refusal":
-            raise SpoError(answer)
+            raise EnvError(answer)
         return answer
 
     def _has_answered(self, timeout: float | None) -> bool:
@@ -151,7 +149,7 @@ class Worker:
         return any(self.connection.poll(tick_of(timeout)) for _ in range(ticks))
 
     def close(self) -> None:
-        """Asks, waits a moment, and then makes sure."""
+        """Ask the worker to exit; kill it after a timeout."""
         self.send(("close", None))
         self.process.join(SECONDS_TO_CLOSE)
         if self.process.is_alive():
@@ -215,7 +213,7 @@ def answer(envs: SyncVecEnv, question: str, value: object) -> tuple:
         "restore": lambda: envs.restore(value),
         "observation": lambda: envs.observation,
     }
-    return answers[question](), envs.mask
+    return answers[question](), envs.action_mask
 
 
 def die_with(parent: int, how: signal.Signals) -> None:

@@ -6,21 +6,21 @@ from collections.abc import Iterable
 import gymnasium as gym
 import numpy as np
 
-from spo.envs import Episode, EpisodeStatistics, Step
+from spo.envs import Episode, EpisodeStatistics, Step, VecEnvBase
 from spo.envs.make import MakeEnv, checked_env
 from spo.envs.mujoco_tasks import stepped_together
-from spo.errors import SpoError
+from spo.errors import EnvError
 from spo.runtime.seeding import episode_seed
 from spo.spaces import ObservationLayout, check_maskable
 
 
-class SyncVecEnv:
+class SyncVecEnv(VecEnvBase):
     """Copies of an environment; every episode is seeded from (seed, environment, episode).
 
     An episode is brought back by its seed and the actions executed since: the newest `replay_limit` are remembered.
     """
 
-    rebuild_after_steps = None
+    progress: list[int] | None = None  # environment and step under way, in memory that others may look at
 
     def __init__(
         self,
@@ -34,29 +34,27 @@ class SyncVecEnv:
         threads: int = 1,
     ):
         self.indices, self.seed = list(indices), seed  # a part of all environments may live elsewhere
-        self.count = len(self.indices)
+        self.num_envs = len(self.indices)
         self.envs = [checked_env(first or make_env())] + [make_env() for _ in self.indices[1:]]
         self.observation_space = self.envs[0].observation_space
         self.action_space = self.envs[0].action_space
         self.task = stepped_together(self.envs, threads)
-        self.threads = self.task.simulations.threads if self.task else 1
+        self.stepping_threads = self.task.simulations.threads if self.task else 1
+        self.can_use_threads = self.task is not None
         self.layout = ObservationLayout(self.observation_space, encoder)
         self.kind: str | None = None  # of the first observation's numbers: later ones must not change it
-        self.mask: np.ndarray | None = None
-        self.steps = 0
-        self.progress = [self.indices[0], 0] if progress is None else progress  # environment and step under way
-        self.episode = np.full(self.count, -1)  # the index of each environment's running episode
-        self.totals = EpisodeStatistics(self.indices)
+        self.progress = [self.indices[0], 0] if progress is None else progress
+        self.episode = np.full(self.num_envs, -1)  # the index of each environment's running episode
+        self.episodes = EpisodeStatistics(self.indices)
         self.actions: deque[np.ndarray] = deque(maxlen=replay_limit)  # each (N, …), as executed
-        self.observation: np.ndarray | None = None  # (N, …) the newest, before any normalisation
-        self.goes_on = np.zeros(self.count, dtype=bool)  # a life was lost, and the game is not over
+        self.goes_on = np.zeros(self.num_envs, dtype=bool)  # a life was lost, and the game is not over
 
     def reset(self) -> np.ndarray:
         """Starts the first episode everywhere; only now is it known whether there are action masks."""
-        started = [self._start_episode(position) for position in range(self.count)]
+        started = [self._start_episode(position) for position in range(self.num_envs)]
         masks = [mask_of(env, info) for env, (_, info) in zip(self.envs, started)]
         if all(mask is not None for mask in masks):
-            self.mask = np.stack(masks)
+            self.action_mask = np.stack(masks)
         self.observation = np.stack([observation for observation, _ in started])
         return self.observation
 
@@ -65,7 +63,7 @@ class SyncVecEnv:
         self.progress[1] = self.steps
         self.actions.append(action.copy())
         final, reward, terminated, truncated = (self._together if self.task else self._one_by_one)(action)
-        self.totals.add(reward)
+        self.episodes.add(reward)
         self.observation, done = final, terminated | truncated
         if not done.any():
             return Step(final, reward, terminated, truncated, None, [])
@@ -78,11 +76,11 @@ class SyncVecEnv:
             observation, reward, terminated = self.task.step(action)
         except Exception as error:
             self._fail(0, f"or one after it raised {type(error).__name__}: {error}", error)
-        return observation, reward, terminated, self.totals.length + 1 >= self.envs[0].spec.max_episode_steps
+        return observation, reward, terminated, self.episodes.length + 1 >= self.envs[0].spec.max_episode_steps
 
     def _one_by_one(self, action: np.ndarray) -> tuple[np.ndarray, ...]:
-        observations, reward = [], np.empty(self.count)
-        terminated, truncated = np.empty(self.count, dtype=bool), np.empty(self.count, dtype=bool)
+        observations, reward = [], np.empty(self.num_envs)
+        terminated, truncated = np.empty(self.num_envs, dtype=bool), np.empty(self.num_envs, dtype=bool)
         for position, env in enumerate(self.envs):
             self.progress[0] = self.indices[position]
             try:
@@ -97,11 +95,11 @@ class SyncVecEnv:
             observations.append(self._packed(position, observation))
             self._remember_mask(position, info)
         # As np.stack would, at a fraction of its cost.
-        observation = np.concatenate(observations).reshape(self.count, *self.layout.shape)
+        observation = np.concatenate(observations).reshape(self.num_envs, *self.layout.shape)
         return observation, reward, terminated, truncated
 
     def _forget_ended_episodes(self) -> None:
-        longest = self.totals.length.max()
+        longest = self.episodes.length.max()
         while len(self.actions) > longest:
             self.actions.popleft()
 
@@ -109,22 +107,27 @@ class SyncVecEnv:
         return {
             "steps": self.steps,
             "episode": self.episode.copy(),
-            "totals": self.totals.state(),
+            "totals": self.episodes.state(),
             "observation": self.observation.copy(),
-            "actions": np.stack(self.actions) if self.actions else np.empty((0, self.count, *self.action_space.shape)),
+            "actions": np.stack(self.actions)
+            if self.actions
+            else np.empty((0, self.num_envs, *self.action_space.shape)),
         }
+
+    def _no_actions(self) -> np.ndarray:
+        return np.empty((0, self.num_envs, *self.action_space.shape))
 
     def restore(self, state: dict) -> dict[int, str]:
         """Replays the running episodes, and believes a replay only if it ends where the original stood."""
         self.steps = self.progress[1] = state["steps"]
         self.episode[:] = state["episode"]
-        self.totals.restore(state["totals"])
+        self.episodes.restore(state["totals"])
         self.actions.clear()
         self.actions.extend(state["actions"])
         self.observation = state["observation"].copy()
-        failures = {position: self._replayed(position) for position in range(self.count)}
+        failures = {position: self._replayed(position) for position in range(self.num_envs)}
         for position in (position for position, why in failures.items() if why):
-            self.totals.clear(position)
+            self.episodes.clear(position)
             self.goes_on[position] = False
             self.observation[position], info = self._start_episode(position)
             self._remember_mask(position, info)
@@ -132,7 +135,7 @@ class SyncVecEnv:
 
     def _replayed(self, position: int) -> str | None:
         """Brings an environment back to where it stood; the reason if it does not get there."""
-        length = int(self.totals.length[position])
+        length = int(self.episodes.length[position])
         if length > len(self.actions):
             return f"its episode of {length} steps is longer than --replay-limit {self.actions.maxlen}"
         actions = list(self.actions)[len(self.actions) - length :]
@@ -140,7 +143,7 @@ class SyncVecEnv:
             observation, total, info = self._replay(position, [action[position] for action in actions])
         except Exception as error:
             return f"its replay failed: {error}"
-        if total != self.totals.total_reward[position] or not np.array_equal(observation, self.observation[position]):
+        if total != self.episodes.total_reward[position] or not np.array_equal(observation, self.observation[position]):
             return "its replay ended elsewhere, so it depends on more than its seed and its actions"
         self._remember_mask(position, info)
         return None
@@ -156,7 +159,7 @@ class SyncVecEnv:
             self.goes_on[position] = info.get("life_lost", False)
             if terminated or truncated:
                 if not self.goes_on[position]:
-                    raise SpoError("it ended where the original went on")
+                    raise EnvError("it ended where the original went on")
                 observation, info = self._start_episode(position)
         self._tell_task(position)
         return observation, total, info
@@ -167,8 +170,8 @@ class SyncVecEnv:
             self.task.simulations.started(position)
 
     def _remember_mask(self, position: int, info: dict) -> None:
-        if self.mask is not None:
-            self.mask[position] = self._checked_mask(position, info)
+        if self.action_mask is not None:
+            self.action_mask[position] = self._checked_mask(position, info)
 
     def close(self) -> None:
         if self.task:
@@ -181,7 +184,7 @@ class SyncVecEnv:
         observation, episodes = final.copy(), []
         for position in np.flatnonzero(done).tolist():
             if not self.goes_on[position]:
-                episodes.append(self.totals.finish(position))
+                episodes.append(self.episodes.finish(position))
             observation[position], info = self._start_episode(position)
             self._remember_mask(position, info)
         return observation, episodes
@@ -213,12 +216,12 @@ class SyncVecEnv:
 
     def _checked_mask(self, position: int, info: dict) -> np.ndarray:
         mask = mask_of(self.envs[position], info)
-        if mask is None or mask.shape != self.mask.shape[1:] or not mask.any():
+        if mask is None or mask.shape != self.action_mask.shape[1:] or not mask.any():
             self._fail(position, f"gave the action mask {mask}; accepted is one flag per action, not all of them false")
         return mask
 
     def _fail(self, position: int, what: str, cause: Exception | None = None):
-        raise SpoError(f"environment {self.indices[position]} {what} (its step {self.steps})") from cause
+        raise EnvError(f"environment {self.indices[position]} {what} (its step {self.steps})") from cause
 
 
 def mask_of(env: gym.Env, info: dict) -> np.ndarray | None:

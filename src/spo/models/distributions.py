@@ -1,10 +1,11 @@
-"""Action distributions.
+"""Action distributions: the contract, and the one that fits each kind of action space.
 
 Each is a pair of halves around one array of parameters: acting in NumPy (noise, sample, mode, to_env), because an
 environment wants arrays and small NumPy calls are cheap, and learning in torch (log_prob, entropy, kl).
 """
 
 import math
+from typing import Protocol
 
 import gymnasium as gym
 import numpy as np
@@ -12,22 +13,109 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from spo.errors import SpoError
+from spo.errors import ConfigError
 
 HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 
 
-class Gaussian:
-    """Diagonal Gaussian for Box actions. Parameters (…, 2D): the mean, then the log standard deviation."""
+class Distribution(Protocol):
+    """A distribution over the actions of one space, for parameters (…, P) that a network computes."""
+
+    outputs: int  # of the policy's network
+    has_log_std: bool  # whether as many log standard deviations follow the outputs, the same in every state
+    params_size: int  # P: the outputs, and the log standard deviations if there are any
+    action_shape: tuple[int, ...]  # of an action as it is sampled and learned from
+    action_dtype: type  # of the same
+    is_continuous: bool  # whether it has densities, which ratios of probabilities cannot be made of
+
+    def noise(self, generator: np.random.Generator, leading: tuple[int, ...]) -> np.ndarray:
+        """Draw all randomness of so many samples at once (*leading, …)."""
+
+    def sample(self, params: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        """Return the actions that the noise selects: the same noise and parameters give the same actions."""
+
+    def mode(self, params: np.ndarray) -> np.ndarray:
+        """Return the most likely actions."""
+
+    def to_env(self, action: np.ndarray) -> np.ndarray:
+        """Return actions (N, …) as the environment takes them, within its bounds."""
+
+    def best_action(self, params: Tensor) -> Tensor:
+        """Return what `to_env` makes of the mode, in torch: exported policies act with it."""
+
+    def log_prob(self, params: Tensor, action: Tensor) -> Tensor:
+        """Return the log-probability, or log-density, of each action (…)."""
+
+    def entropy(self, params: Tensor) -> Tensor:
+        """Return the entropy (…)."""
+
+    def kl(self, params: Tensor, other: Tensor) -> Tensor:
+        """Return KL(params ‖ other) (…)."""
+
+    def mask(self, params: Tensor | np.ndarray, mask: Tensor | np.ndarray) -> Tensor | np.ndarray:
+        """Return parameters that give the actions outside the mask (…, P) no probability, or refuse."""
+
+    def clipped_fraction(self, action: np.ndarray) -> float:
+        """Return the share of the components of sampled actions that `to_env` clips."""
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """Return the numbers that a policy has to save beside its parameters, by name."""
+
+
+class DistributionDefaults:
+    """What most distributions have in common: no masks, nothing clipped, nothing to save."""
+
+    has_log_std = False
+    is_continuous = False
+
+    def mask(self, params, mask):
+        raise ConfigError(f"an action mask is not accepted by {type(self).__name__}: the actions must be Categorical")
+
+    def clipped_fraction(self, action: np.ndarray) -> float:
+        return 0.0
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        return {}
+
+
+class BoxDistribution(DistributionDefaults):
+    """What distributions over a Box share: its bounds, and the way from actions of ±1 to them."""
+
+    is_continuous = True
 
     def __init__(self, space: gym.spaces.Box):
         self.shape = space.shape
         self.size = math.prod(space.shape)
         self.low, self.high = space.low, space.high
-        self.outputs = self.size  # of the network; the log standard deviation does not depend on the state
-        self.params_size = 2 * self.size
-        self.has_log_std = True
+        self.params_size = self.outputs = 2 * self.size
         self.action_shape, self.action_dtype = (self.size,), np.float32
+
+    def to_bounds(self, action: np.ndarray) -> np.ndarray:
+        """Map actions from ±1 to the bounds; what lies outside is clipped."""
+        share = np.minimum(np.maximum(action.reshape(-1, *self.shape), -1), 1) * 0.5 + 0.5
+        return np.minimum(np.maximum(self.low + share * (self.high - self.low), self.low), self.high)
+
+    def share_to_bounds(self, share: Tensor) -> Tensor:
+        """Map shares (B, D) of the way between the bounds to actions (B, …), in torch."""
+        low, high = torch.from_numpy(self.low), torch.from_numpy(self.high)
+        share = share.reshape(-1, *self.shape)
+        return torch.minimum(torch.maximum(low + share * (high - low), low), high)
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        return {"action.low": self.low, "action.high": self.high}
+
+
+class Gaussian(BoxDistribution):
+    """Diagonal Gaussian. Parameters (…, 2D): the mean, then the log standard deviation, the same in every state.
+
+    Actions are in the environment's own unit, or with `is_scaled` in one in which its bounds are ±1.
+    """
+
+    has_log_std = True
+
+    def __init__(self, space: gym.spaces.Box, is_scaled: bool = False):
+        super().__init__(space)
+        self.outputs, self.is_scaled = self.size, is_scaled
 
     def noise(self, generator: np.random.Generator, leading: tuple[int, ...]) -> np.ndarray:
         return generator.standard_normal((*leading, self.size), dtype=np.float32)
@@ -40,7 +128,20 @@ class Gaussian:
 
     def to_env(self, action: np.ndarray) -> np.ndarray:
         """The action as the environment takes it: clipped, while learning keeps the unclipped one."""
+        if self.is_scaled:
+            return self.to_bounds(action)
         return np.minimum(np.maximum(action.reshape(-1, *self.shape), self.low), self.high)
+
+    def best_action(self, params: Tensor) -> Tensor:
+        mean = params[..., : self.size]
+        if self.is_scaled:
+            return self.share_to_bounds(mean.clamp(-1, 1) * 0.5 + 0.5)
+        low, high = torch.from_numpy(self.low), torch.from_numpy(self.high)
+        return torch.minimum(torch.maximum(mean.reshape(-1, *self.shape), low), high)
+
+    def clipped_fraction(self, action: np.ndarray) -> float:
+        low, high = (-1, 1) if self.is_scaled else (self.low.ravel(), self.high.ravel())
+        return float(np.mean((action < low) | (action > high)))
 
     @staticmethod
     def log_prob(params: Tensor, action: Tensor) -> Tensor:
@@ -64,10 +165,8 @@ MASKED = -1e9
 """The logit of an action that must not be taken: its probability is exactly 0, and everything stays finite."""
 
 
-class Categorical:
+class Categorical(DistributionDefaults):
     """Discrete and MultiDiscrete actions: independent choices. Parameters (…, ΣK): log-probabilities, unnormalised."""
-
-    has_log_std = False
 
     def __init__(self, space: gym.spaces.Discrete | gym.spaces.MultiDiscrete):
         self.is_single = isinstance(space, gym.spaces.Discrete)
@@ -92,8 +191,11 @@ class Categorical:
     def to_env(self, action: np.ndarray) -> np.ndarray:
         return action.reshape(-1, *self.shape) + self.start
 
-    def masked(self, params: Tensor | np.ndarray, mask: Tensor | np.ndarray) -> Tensor | np.ndarray:
-        """Parameters that give the actions outside the mask (…, ΣK) no probability."""
+    def best_action(self, params: Tensor) -> Tensor:
+        choices = torch.stack([part.argmax(-1) for part in params.split(self.sizes, dim=-1)], dim=-1)
+        return choices.reshape(-1, *self.shape) + torch.as_tensor(self.start)
+
+    def mask(self, params: Tensor | np.ndarray, mask: Tensor | np.ndarray) -> Tensor | np.ndarray:
         return (torch if isinstance(params, Tensor) else np).where(mask, params, MASKED)
 
     def log_prob(self, params: Tensor, action: Tensor) -> Tensor:
@@ -115,10 +217,8 @@ class Categorical:
         return [part.log_softmax(-1) for part in params.split(self.sizes, dim=-1)]
 
 
-class Bernoulli:
+class Bernoulli(DistributionDefaults):
     """MultiBinary actions: independent coins. Parameters (…, D): the log-odds of 1."""
-
-    has_log_std = False
 
     def __init__(self, space: gym.spaces.MultiBinary):
         self.shape = space.shape
@@ -137,6 +237,9 @@ class Bernoulli:
     def to_env(self, action: np.ndarray) -> np.ndarray:
         return action.reshape(-1, *self.shape)
 
+    def best_action(self, params: Tensor) -> Tensor:
+        return (params > 0).to(torch.int8).reshape(-1, *self.shape)
+
     @staticmethod
     def log_prob(params: Tensor, action: Tensor) -> Tensor:
         return (action * params - functional.softplus(params)).sum(-1)
@@ -150,18 +253,3 @@ class Bernoulli:
         """KL(params ‖ other), summed over coins."""
         difference = params.sigmoid() * (params - other)
         return (difference - functional.softplus(params) + functional.softplus(other)).sum(-1)
-
-
-Distribution = Gaussian | Categorical | Bernoulli
-
-
-def distribution_for(space: gym.Space) -> Distribution:
-    """The distribution that fits an action space."""
-    if isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.floating):
-        return Gaussian(space)
-    if isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
-        return Categorical(space)
-    if isinstance(space, gym.spaces.MultiBinary):
-        return Bernoulli(space)
-    accepted = "accepted are Box of floats, Discrete, MultiDiscrete and MultiBinary"
-    raise SpoError(f"action space {space} is not supported; {accepted}")

@@ -9,7 +9,6 @@ from spo.errors import SpoError
 from spo.models.cpu_convolutions import ByteConv2d, SpaceToDepthConv2d
 from spo.spaces import Image, ObservationLayout
 
-ENCODERS = ("auto", "mlp", "small", "nature", "resnet18")
 SMALLEST_FOR_NATURE = 36
 
 
@@ -69,12 +68,14 @@ def resnet18(image: Image, generator: torch.Generator) -> nn.Sequential:
         return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 512))
 
 
-TRUNKS = {"small": (small, 128), "nature": (nature, 512), "resnet18": (resnet18, 512)}
-"""Each trunk, and how many features it gives."""
+ENCODERS = {"small": (small, 128), "nature": (nature, 512), "resnet18": (resnet18, 512)}
+"""What reads an image, by name, and how many features it gives."""
+ENCODER_NAMES = ("auto", "mlp", *ENCODERS)
+"""What may be asked for: `auto` chooses by the image's size, `mlp` flattens it."""
 
 
-def trunk_for(image: Image, encoder: str) -> str:
-    """The named trunk, or for auto the one that fits the image's size."""
+def encoder_for(image: Image, encoder: str) -> str:
+    """Return the name of the encoder to use: the one asked for, or for auto the one that fits the image's size."""
     fits_nature = min(image.shape[1:]) >= SMALLEST_FOR_NATURE
     if encoder == "auto":
         return "nature" if fits_nature else "small"
@@ -92,9 +93,9 @@ class Encoder(nn.Module):
     def __init__(self, layout: ObservationLayout, encoder: str, generator: torch.Generator):
         super().__init__()
         self.images, self.is_image, self.vector_size = layout.images, layout.is_image, layout.vector_size
-        names = [trunk_for(image, encoder) for image in layout.images]
-        self.trunks = nn.ModuleList(TRUNKS[name][0](image, generator) for name, image in zip(names, self.images))
-        self.outputs = layout.vector_size + sum(TRUNKS[name][1] for name in names)
+        names = [encoder_for(image, encoder) for image in layout.images]
+        self.trunks = nn.ModuleList(ENCODERS[name][0](image, generator) for name, image in zip(names, self.images))
+        self.outputs = layout.vector_size + sum(ENCODERS[name][1] for name in names)
 
     def forward(self, observation: Tensor) -> Tensor:
         if self.is_image:

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load, save
 
 from spo.errors import CorruptRunError, SpoError
+from spo.models.choose_distribution import resolve_action_scale
 from spo.models.normalization import ObservationNormalizer
 from spo.models.policy import Policy, PolicySpec
 from spo.runtime.files import LARGEST_HEADER, LARGEST_TEXT, checked_header, parse_json, read_bounded, write_json
@@ -88,7 +89,9 @@ def _bounded(spec: PolicySpec, tensors: dict[str, torch.Tensor]) -> PolicySpec:
     if not isinstance(spec.action_space, gym.spaces.Box):
         return spec
     low, high = tensors["action.low"].numpy(), tensors["action.high"].numpy()
-    return dataclasses.replace(spec, action_space=gym.spaces.Box(low, high, dtype=low.dtype))
+    space = gym.spaces.Box(low, high, dtype=low.dtype)
+    resolve_action_scale(space, spec.distribution, spec.action_scale)  # refuses bounds that it could not map to
+    return dataclasses.replace(spec, action_space=space)
 
 
 def _normalizer(described: dict, spec: PolicySpec, tensors: dict[str, torch.Tensor]) -> ObservationNormalizer:

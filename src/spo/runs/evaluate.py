@@ -8,7 +8,7 @@ from spo.config.validation import built, check_range
 from spo.envs.factory import env_maker
 from spo.envs.make import MakeEnv
 from spo.errors import ConfigError, CorruptRunError
-from spo.evaluation import Evaluation, evaluate_policy
+from spo.evaluation import Evaluation, OnStep, evaluate_policy
 from spo.models.policy import Policy
 from spo.models.policy_files import load_newest_policy
 from spo.runs.directory import RunDirectory
@@ -35,17 +35,22 @@ def evaluate(
     seed: int = 0,
     deterministic: bool = True,
     video: str | None = None,
+    max_steps: int | None = None,
+    on_step: OnStep = lambda episode, step: None,
 ) -> Evaluation:
     """Plays episodes with a run's frozen policy and writes evaluation.json into the run directory."""
     if episodes < 1:
         raise ConfigError(f"--episodes {episodes} is not accepted: it must be a whole number of at least 1")
+    if max_steps is not None and max_steps < 1:
+        raise ConfigError(f"--max-steps {max_steps} is not accepted: it must be a whole number of at least 1")
     check_range("seed", seed)
     directory = RunDirectory.open(run)
     settings = _settings(directory)
     if env is None:
         env = _safe_id(settings)
     policy = load(run)
-    result = evaluate_policy(policy, env_maker(built(settings), env), episodes, seed, deterministic, video)
+    maker = env_maker(built(settings), env)
+    result = evaluate_policy(policy, maker, episodes, seed, deterministic, video, max_steps, on_step)
     with writing(str(directory.evaluation)):
         write_json(directory.evaluation, result.as_json())
     return result

@@ -29,7 +29,7 @@ def advice(part: str, training: Trainer) -> str:
 
 
 def _faster_stepping(training: Trainer) -> str:
-    if training.backend == "gymnasium" and not training.envs.task:
+    if training.backend == "gymnasium" and not training.envs.can_use_threads:
         return "--backend shared with --threads 2 or more, or --backend envpool, if it has the task"
     if training.backend == "process":
         return "a cheaper environment, or more cores"

@@ -53,6 +53,10 @@ KINDS = {
 """What of the resolved choices a resumed run goes by."""
 
 
+LATER_SETTINGS = {"action_scale": "off"}
+"""How runs of earlier versions were made, whose records do not name these settings, where the default is another."""
+
+
 @dataclass
 class RunRecord:
     """config.json: what was asked for, what was chosen, and with which versions on which machine."""
@@ -88,6 +92,7 @@ class RunRecord:
             if not isinstance(record.get(name), dict):
                 raise ValueError(f"its {name} are missing")
         settings, resolved = (under_current_names(record[name]) for name in ("settings", "resolved"))
+        settings = LATER_SETTINGS | settings
         made = Resolved.read(resolved)
         try:
             built(settings)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO
 
 from jobs.job import READY, Job
-from venvs import HERE
+from lib.venvs import HERE
 
 SECONDS_TO_END = 60.0
 

@@ -4,10 +4,10 @@ import dataclasses
 import statistics
 from contextlib import ExitStack
 
-from compare import takes_part
 from jobs.job import Job
-from launch import Running
-from venvs import OURS, PEERS, python_of
+from lib.compare import takes_part
+from lib.launch import Running
+from lib.venvs import OURS, PEERS, python_of
 
 AT_ONCE = 2
 RIVAL = "stable-baselines3"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 VENVS = HERE / ".venvs"
 CONSTRAINTS = HERE.parent / "constraints.txt"
 INSTALLED = "installed"

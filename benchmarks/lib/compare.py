@@ -11,9 +11,9 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from jobs.job import ONE_BY_ONE, Job
-from launch import Failed, Running
-from tasks import describe
-from venvs import OURS, PEERS, python_of
+from lib.launch import Failed, Running
+from lib.tasks import describe
+from lib.venvs import OURS, PEERS, python_of
 
 Way = tuple[str, int]
 """How environments are stepped: the way or the backend, and threads."""

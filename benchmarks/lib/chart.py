@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from venvs import OURS
-
+from lib.venvs import OURS
 from spo.experiments.figures.style import pyplot, save
 
 BLUE, GREY, ORANGE = "#0072B2", "#999999", "#D55E00"

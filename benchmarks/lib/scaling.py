@@ -4,8 +4,8 @@ import dataclasses
 from contextlib import ExitStack
 
 from jobs.job import Job
-from launch import Running
-from venvs import OURS, PEERS, python_of
+from lib.launch import Running
+from lib.venvs import OURS, PEERS, python_of
 
 ENVS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 WIDTHS = (64, 128, 256, 512, 1024)
