@@ -68,7 +68,7 @@ def episode_statistics(episodes: list[EpisodeRow]) -> Row:
 
 
 def action_statistics(distribution: Distribution, rollout: Rollout) -> Row:
-    """Box actions: the share of components clipped to their bounds, and the mean standard deviation, if there is one."""
+    """Box actions: the share of components clipped to their bounds, and the mean standard deviation, if any."""
     if not distribution.is_continuous:
         return {}
     row = {"clipped_action_fraction": distribution.clipped_fraction(rollout.action.numpy())}
