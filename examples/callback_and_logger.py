@@ -2,8 +2,8 @@
 
     python examples/callback_and_logger.py
 
-The callback is called after every iteration with the trainer and the row of metrics that docs/metrics.md defines; returning
-False ends the run, which is then saved as any other. A logger gets the same rows, and the episodes.
+The callback is called after every iteration with the trainer and the row of metrics that docs/metrics.md defines; where
+it returns False the run ends, and is saved as any other. A logger gets the same rows, and the episodes.
 """
 
 import spo

@@ -82,6 +82,7 @@ def test_a_resumed_run_goes_on_in_the_same_tracked_run_with_no_point_twice(track
 @pytest.mark.parametrize("kind", [Broken, Hanging])
 def test_a_tracker_that_fails_or_hangs_costs_one_warning(kind, tracked, tmp_path, capsys, monkeypatch):
     tracked(kind)
+    Hanging.released.clear()
     monkeypatch.setattr(trackers, "PATIENCE", 0.2)
     run = spo.train("CartPole-v1", **SETTINGS, track=("wandb",), out=str(tmp_path / "run"))
     assert len(RunDirectory(run.directory).read_metrics()) == 4
