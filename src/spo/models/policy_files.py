@@ -51,7 +51,7 @@ def load_newest_policy(path: str | os.PathLike) -> tuple[Policy, Path]:
 
 
 def _policy_folders(path: Path) -> list[Path]:
-    checkpoints = sorted(path.glob("checkpoints/[0-9]*/policy"), reverse=True)
+    checkpoints = sorted(path.glob("checkpoints/[0-9]*/policy"), reverse=True) if os.path.isdir(path) else []
     return [folder for folder in (path / "policy", path, *checkpoints) if os.path.exists(folder / "policy.json")]
 
 
