@@ -37,6 +37,7 @@ class RunDirectory:
         self.tensorboard = self.path / "tensorboard"
         self.lock = self.path / "lock"
         self.traceback = self.path / "traceback.txt"
+        self.trackers = self.path / "trackers.json"
         self.logs = (self.metrics, self.episodes, self.evaluations)
         self.folders = (self.policy, self.checkpoints, self.tensorboard)
 
@@ -74,14 +75,14 @@ class RunDirectory:
 
     def clear(self) -> None:
         """Removes what an earlier run without a checkpoint left here, and nothing else."""
-        for path in (self.config, self.status, self.evaluation, self.traceback, *self.logs):
+        for path in (self.config, self.status, self.evaluation, self.traceback, self.trackers, *self.logs):
             path.unlink(missing_ok=True)
         for folder in (self.checkpoints, self.tensorboard, self.ratios):
             shutil.rmtree(folder, ignore_errors=True)
 
     def strangers(self) -> list[Path]:
         """What no run leaves, such as links, pipes and devices: what is written through them lands elsewhere."""
-        files = (self.config, self.status, self.evaluation, self.lock, self.traceback, *self.logs)
+        files = (self.config, self.status, self.evaluation, self.lock, self.traceback, self.trackers, *self.logs)
         wrong = [path for path in files if path.is_dir()] + [path for path in self.folders if path.is_file()]
         links = [path for path in self.path.rglob("*") if path.is_symlink() or not (path.is_file() or path.is_dir())]
         return sorted(wrong + links)

@@ -35,7 +35,6 @@ class TrackedRun:
 
     name: str
     group: str | None
-    directory: Path
     settings: Mapping[str, object]
     known_id: str | None
     """The tracker's own id of the run, if it has had it before."""
@@ -52,15 +51,13 @@ class Tracker(Protocol):
 
 
 class WandbTracker:
-    """Weights & Biases; WANDB_MODE=offline keeps everything in the run directory."""
+    """Weights & Biases; WANDB_MODE=offline keeps everything in ./wandb or WANDB_DIR."""
 
     def __init__(self, run: TrackedRun):
         import wandb
 
         told = {"project": os.environ.get("WANDB_PROJECT", PROJECT), "name": run.name, "group": run.group}
-        self.run = wandb.init(
-            **told, config=dict(run.settings), dir=str(run.directory), id=run.known_id, resume="allow"
-        )
+        self.run = wandb.init(**told, config=dict(run.settings), id=run.known_id, resume="allow")
         self.id = self.run.id
 
     def log(self, metrics: Row, step: int) -> None:
@@ -131,7 +128,7 @@ class TrackerLogger:
         self.name, self.directory = name, run
         kept = _read_progress(run).get(name, {})
         self.sent = int(kept.get("env_steps", 0))
-        self.run = TrackedRun(run.path.name, _group_of(run.path), run.path, settings, kept.get("id"))
+        self.run = TrackedRun(run.path.name, _group_of(run.path), settings, kept.get("id"))
         self.rows: queue.Queue[Row | None] = queue.Queue(MOST_WAITING)
         self.has_failed = False
         self.thread = threading.Thread(target=self._work, name=f"tracker {name}", daemon=True)
@@ -174,7 +171,7 @@ class TrackerLogger:
     def _remember(self, identity: str, env_steps: int) -> None:
         with _PROGRESS:
             write_json(
-                _progress_path(self.directory),
+                self.directory.trackers,
                 _read_progress(self.directory) | {self.name: {"id": identity, "env_steps": env_steps}},
             )
 
@@ -187,13 +184,8 @@ class TrackerLogger:
 _PROGRESS = threading.Lock()
 
 
-def _progress_path(run: RunDirectory) -> Path:
-    return run.path / "trackers.json"
-
-
 def _read_progress(run: RunDirectory) -> dict:
-    path = _progress_path(run)
-    return read_json(path) if path.exists() else {}
+    return read_json(run.trackers) if run.trackers.exists() else {}
 
 
 def _group_of(path: Path) -> str | None:
