@@ -8,7 +8,7 @@ from importlib import metadata
 
 import torch
 
-from spo.config.validation import built, under_current_names
+from spo.config.validation import config_from_dict, use_current_names
 from spo.errors import SpoError
 from spo.runs.directory import RunDirectory
 from spo.runtime.files import LARGEST_TEXT, read_bounded, sealed, unsealed, write_json
@@ -78,7 +78,7 @@ class RunRecord:
             total_steps=config.total_steps,
             iterations=config.iterations,
             objective_settings=config.objective_settings,
-            value_bound=config.value_bound,
+            value_bound=config.value_clip_range,
             rebuild_every=training.rebuild_every,
             env_from="callable" if callable(training.make_env.env) else "id",
         )
@@ -91,11 +91,11 @@ class RunRecord:
         for name in ("settings", "resolved", "versions", "machine"):
             if not isinstance(record.get(name), dict):
                 raise ValueError(f"its {name} are missing")
-        settings, resolved = (under_current_names(record[name]) for name in ("settings", "resolved"))
+        settings, resolved = (use_current_names(record[name]) for name in ("settings", "resolved"))
         settings = LATER_SETTINGS | settings
         made = Resolved.read(resolved)
         try:
-            built(settings)
+            config_from_dict(settings)
         except SpoError as refusal:
             raise ValueError(str(refusal))
         lengthened = record.get("lengthened")

@@ -33,10 +33,12 @@ class Run:
     summary: dict[str, float | bool | None]
 
 
-def train(env: str | MakeEnv, *, callback: Callback | None = None, loggers: Sequence[Logger] = (), **settings) -> Run:
-    """Trains a policy on a Gymnasium id, or on what a callable makes; settings are those of `Config`."""
-    config = make_config(env if isinstance(env, str) else name_of(env), **settings)
-    return run_training(config, env_maker(config, env), callback, loggers)
+def train(
+    env: str | MakeEnv | Config, *, callback: Callback | None = None, loggers: Sequence[Logger] = (), **settings
+) -> Run:
+    """Trains a policy on a Gymnasium id, on what a callable makes, or by a Config; settings are those of `Config`."""
+    config = make_config(env if isinstance(env, str | Config) else name_of(env), **settings)
+    return run_training(config, env_maker(config, config.env if isinstance(env, Config) else env), callback, loggers)
 
 
 def name_of(make_env: MakeEnv) -> str:
