@@ -15,7 +15,7 @@ import numpy as np
 
 from spo.envs.make import MakeEnv
 from spo.envs.sync import mask_of
-from spo.errors import EnvError, SpoError
+from spo.errors import ConfigError, EnvError, SpoError
 from spo.models.policy import Policy
 from spo.runtime.files import writing
 from spo.runtime.seeding import derived_seed
@@ -138,9 +138,9 @@ def _recorded(make_env: MakeEnv) -> gym.Env:
 def check_video(path: str) -> None:
     """Refuse, before anything is played, what could not be written in the end."""
     if find_spec("imageio") is None or find_spec("imageio_ffmpeg") is None:
-        raise SpoError("--video needs: pip install 'simple-policy-optimization[video]'")
+        raise ConfigError("--video needs: pip install 'simple-policy-optimization[video]'")
     if Path(path).suffix != ".mp4":
-        raise SpoError(f"--video {path} is not accepted: the name must end in .mp4")
+        raise ConfigError(f"--video {path} is not accepted: the name must end in .mp4")
     with writing(path):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
 

@@ -273,6 +273,7 @@ BAD = {
     **dict.fromkeys(("normalize_observation", "normalize_reward", "clip_reward", "backend", "compile"), CHOICES),
     **dict.fromkeys(("hidden", "critic_hidden"), ["0", "-1", "1.5", "x", "99999999", ""]),
     "record_ratios": ["0", "-1", "1.5", "many", "99999999999"],
+    "track": ["paper", "1", "WANDB"],
     **dict.fromkeys(("dual_clip", "power"), ["1", "0.5", "nan", "wide"]),
     "atari_wrappers": CHOICES,
     "env_timeout": ["0", "-1", "nan", "inf", "1e7", "soon"],
@@ -286,7 +287,7 @@ BAD = {
 """Every setting that can be wrong on its own, as it is written on a command line."""
 FREE = {"env", "device", "out", "init_from"}
 """Settings whose fault shows only when they are used."""
-FLAGS = {"paper", "tensorboard", "quiet", "profile"}
+FLAGS = {"paper", "tensorboard", "quiet", "profile", "verbose", "overwrite"}
 ACCEPTED = ("must be", "accepted", "a number", "whole number", "Expected", "cannot be", "its settings", "can ask")
 
 
@@ -352,7 +353,7 @@ def is_typed_right(name: str, value: object) -> bool:
         return name == "preset" or FIELDS[name].default is None
     if name in texts:
         return isinstance(value, str) and name in FREE
-    if name in ("hidden", "critic_hidden", "record_ratios"):
+    if name in ("hidden", "critic_hidden", "record_ratios", "track"):
         return value == []
     return name == "steps" and value == -0.5  # which is rounded first
 

@@ -23,7 +23,7 @@ from spo.experiments.plan import Cell, Plan, path_component, read_suite, restric
 from spo.experiments.results import Entry, Results
 from spo.experiments.run_sweep import bench, check_settings, find_remaining
 from spo.experiments.sweep import Sweep
-from spo.runs.record import read_record
+from spo.runs.record import RunRecord
 from waiting import HELPERS, PATIENCE, children, wait_for
 
 TINY = {"envs": 2, "horizon": 16, "epochs": 2, "minibatches": 2, "hidden": [8], "critic_hidden": [8], "compile": "off"}
@@ -368,7 +368,7 @@ def test_a_packed_sweep_says_the_same_and_is_done(copy, tmp_path, capsys, monkey
     for path in files:
         assert path.read_bytes() == (tmp_path / "second" / path.relative_to(tmp_path / "first")).read_bytes()
     for path in (tmp_path / "first").rglob("config.json"):
-        assert str(tmp_path) not in path.read_text() and read_record(path.read_bytes())["settings"]["out"] is None
+        assert str(tmp_path) not in path.read_text() and RunRecord.parse(path.read_bytes()).settings["out"] is None
     monkeypatch.setattr("spo.experiments.run_sweep.execute", lambda cells, *_: None if not cells else 1 / 0)
     bench(tiny(), tmp_path / "first", jobs=2)
     assert "0 of 8 runs to do" in capsys.readouterr().err

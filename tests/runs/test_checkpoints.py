@@ -57,11 +57,14 @@ def grow(content: bytes, draw: random.Random) -> bytes:
 
 
 def test_every_mutation_is_noticed(run, amount, capsys):
-    """1000 flips, cuts, zeroes, swaps and additions in all files of a checkpoint: 100 % are told from the original."""
+    """1000 flips, cuts, zeroes, swaps and additions in all files of a checkpoint: 100 % are told from the original.
+
+    Its policy, which no run goes on from, has a checksum of its own.
+    """
     seed, tried = 5, 0
     draw = random.Random(seed)
     newest = checkpoint.published(run)[0]
-    files = {path: path.read_bytes() for path in sorted(newest.iterdir())}
+    files = {path: path.read_bytes() for path in sorted(newest.iterdir()) if path.is_file()}
     while tried < amount(1000, 10_000):
         path, original = draw.choice(list(files.items()))
         damaged = draw.choice((flip, truncate, zero, swap, grow))(original, draw)

@@ -59,12 +59,12 @@ class Inject:
         training.collector.distribution = _with(training.distribution, sample=sample)
 
     def loss(self, training):
-        loss = training.improve.epochs.loss
+        loss = training.update.epochs.loss
         original = loss.inputs
         loss.inputs = lambda *arguments: {name: value * self.bad for name, value in original(*arguments).items()}
 
     def gradient(self, training):
-        stepper = training.improve.epochs.stepper
+        stepper = training.update.epochs.stepper
 
         def step(*arguments):
             with pytest.MonkeyPatch.context() as patch:
@@ -73,7 +73,7 @@ class Inject:
                 )
                 return stepper(*arguments)
 
-        training.improve.epochs.step = step
+        training.update.epochs.step = step
 
     def _poisoned(self, gradient):
         def called(*arguments):
@@ -87,7 +87,7 @@ class Inject:
         training.parameters.vector[self.place % training.parameters.vector.numel()] = self.bad
 
     def moments(self, training):
-        moment = (training.improve.epochs.adam.first, training.improve.epochs.adam.second)[self.place % 2]
+        moment = (training.update.epochs.adam.first, training.update.epochs.adam.second)[self.place % 2]
         moment[self.place % moment.numel()] = self.bad
 
 
@@ -147,7 +147,7 @@ def test_a_bad_gradient_changes_nothing(what, bad, words):
 def test_what_the_last_step_spoils_is_noticed_in_its_iteration(what):
     """No later minibatch looks at it, and no checkpoint may hold it."""
     run = training("Pendulum-v1", envs=2, horizon=16, epochs=1, minibatches=1)
-    adam, stepper = run.improve.epochs.adam, run.improve.epochs.stepper
+    adam, stepper = run.update.epochs.adam, run.update.epochs.stepper
     tensor = {"parameters": run.parameters.vector, "first moments": adam.first, "second moments": adam.second}[what]
 
     def step(*arguments):
@@ -155,7 +155,7 @@ def test_what_the_last_step_spoils_is_noticed_in_its_iteration(what):
         tensor[-1] = BAD[0]
         return row
 
-    run.improve.epochs.step = step
+    run.update.epochs.step = step
     with pytest.raises(SpoError, match=f"training diverged: 1 of the {what} are not finite, in iteration 1"):
         run.iterate()
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -9,7 +10,7 @@ from torch import Tensor
 from spo.algorithms.batch import Batch
 from spo.algorithms.metrics import POLICY_STATISTICS, Stats, ratio_statistics, slope_statistics
 from spo.config.config import Config
-from spo.errors import SpoError
+from spo.errors import ConfigError
 from spo.models.distributions import Distribution
 from spo.models.networks import FlatParameters
 from spo.objectives import settings_of
@@ -53,27 +54,26 @@ def gradient(function: Callable, variable: Tensor, *arguments) -> tuple[Tensor, 
 
 @dataclass
 class Surrogate:
-    """An objective with its settings, ready to be evaluated on a minibatch."""
+    """An objective with its settings bound, and the names of what it takes, in its order."""
 
     function: Callable[..., Tensor]
     inputs: tuple[str, ...]
-    settings: dict[str, float]
 
     @classmethod
     def of(cls, config: Config) -> "Surrogate":
         objective, values = config.resolved_objective, config.objective_settings
         own = {name: values[name] for name in settings_of(objective.function) if name != objective.fed_back}
-        return cls(objective.function, objective.inputs, own)
+        return cls(partial(objective.function, **own), objective.inputs)
 
-    def __call__(self, log_ratio: Tensor, inputs: dict[str, Tensor], feedback: Feedback) -> Tensor:
-        """f per sample, (B,); everything but the ratio comes from `inputs`."""
+    def arguments(self, log_ratio: Tensor, inputs: dict[str, Tensor]) -> list[Tensor]:
+        """What to call the function with; everything but the ratio comes from `inputs`."""
         inputs = inputs | {"ratio": log_ratio.exp(), "log_ratio": log_ratio}
-        return self.function(*[inputs[name] for name in self.inputs], **self.settings, **feedback)
+        return [inputs[name] for name in self.inputs]
 
     def slope(self, log_ratio: Tensor, inputs: dict[str, Tensor], feedback: Feedback) -> Tensor:
         """r·∂f/∂r per sample: what the objective does with each sample's probability."""
         inputs = {name: tensor.detach() for name, tensor in inputs.items()}
-        return gradient(lambda x: (self(x, inputs, feedback).sum(), ()), log_ratio)[0]
+        return gradient(lambda x: (self.function(*self.arguments(x, inputs), **feedback).sum(), ()), log_ratio)[0]
 
 
 @dataclass
@@ -116,7 +116,8 @@ class Loss:
         params = self.allowed(params, batch.get("mask"))
         log_ratio = self.distribution.log_prob(params, batch["action"]) - batch["old_log_prob"]
         inputs = self.inputs(vector, params, batch)
-        policy_loss = -self.surrogate(bounded(log_ratio), inputs, feedback).mean()
+        arguments = self.surrogate.arguments(bounded(log_ratio), inputs)
+        policy_loss = -self.surrogate.function(*arguments, **feedback).mean()
         entropy = self.distribution.entropy(params).mean()
         value_error = value_loss(value, batch["old_value"], batch["value_target"], self.value_bound)
         total = policy_loss + self.value_coef * value_error - self.entropy_coef * entropy
@@ -176,7 +177,7 @@ class ValueLoss:
 def make_loss(parameters: FlatParameters, distribution: Distribution, config: Config, masked: bool = False) -> Loss:
     surrogate = Surrogate.of(config)
     if config.resolved_objective.needs_probabilities and distribution.is_continuous:
-        raise SpoError(
+        raise ConfigError(
             f"--objective {config.objective} is not accepted for Box actions: it weighs with the probability of an"
             " action, and a density has no scale; accepted are Discrete, MultiDiscrete and MultiBinary"
         )
@@ -204,14 +205,16 @@ def _check_objective(config: Config, surrogate: Surrogate) -> None:
     fed_back = config.resolved_objective.fed_back
     feedback = {fed_back: torch.tensor(config.objective_settings[fed_back])} if fed_back else {}
     try:
-        result = surrogate(samples.log(), inputs, feedback)
+        result = surrogate.function(*surrogate.arguments(samples.log(), inputs), **feedback)
         shape, is_finite = tuple(result.shape), bool(result.isfinite().all())
     except Exception as error:  # whatever a user's function raises
-        raise SpoError(f"--objective {config.objective} failed on a sample: {type(error).__name__}: {error}") from error
+        reason = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"--objective {config.objective} failed on a sample: {reason}") from error
     if shape != samples.shape:
-        raise SpoError(f"--objective {config.objective} returned shape {shape} for 6 samples; accepted is (6,)")
+        raise ConfigError(f"--objective {config.objective} returned shape {shape} for 6 samples; accepted is (6,)")
     if not is_finite:
-        raise SpoError(f"--objective {config.objective} returned a value that is not finite for ratios from 0.5 to 1.5")
+        what = "a value that is not finite for ratios from 0.5 to 1.5"
+        raise ConfigError(f"--objective {config.objective} returned {what}")
 
 
 NUMBERS_AT_ONCE = 2**23

@@ -4,7 +4,7 @@ One step (gradient, clipping, Adam, statistics) is one function of tensors, so t
 the same code.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
@@ -68,18 +68,25 @@ class MinibatchEpochs:
     def __call__(
         self, batch: Batch, learning_rate: float | None, feedback: Feedback, after_epoch: Callable[[Tensor], bool]
     ) -> dict[str, float]:
-        """Runs the epochs; the statistics of the minibatches that were run.
+        """Step through shuffled minibatches, epoch after epoch, and return the statistics of those that were run.
 
         After each epoch `after_epoch` is given its order of the samples, and says whether it was enough.
         """
         if learning_rate is not None:
             self.learning_rate.fill_(learning_rate)
-        rows: list[Tensor] = []
+        rows, weights = [], self.loss.parameters.vector
         epochs, is_over = 0, False
         while epochs < self.config.epochs and not is_over:
             order = torch.from_numpy(self.generator.permutation(self.config.batch_size))
             with self.around_epoch():
-                is_over = self._epoch(batch, order, feedback, rows)
+                for minibatch in self._minibatches(batch, order):
+                    state = (weights, self.adam.first, self.adam.second, self.learning_rate, self.adam.corrections())
+                    rows.append(self.step(*state, minibatch, feedback))
+                    stop_if_asked()
+                    is_over = self._must_end(rows[-1])
+                    if is_over:
+                        break
+                    self.adam.count += 1
             is_over = after_epoch(order) or is_over
             epochs += 1
         return summarized(self.stepper.names, torch.stack(rows)) | {"epochs": epochs}
@@ -109,19 +116,12 @@ class MinibatchEpochs:
         step(*(tensor.clone() for tensor in state), self.adam.corrections(), minibatch, feedback)
         self.step, self.around_epoch = step, unguarded  # all minibatches are like the example
 
-    def _epoch(self, batch: Batch, order: Tensor, feedback: Feedback, rows: list[Tensor]) -> bool:
-        """One pass; permutes once and slices, which is cheaper than gathering. True if the updates must end."""
-        size, vector = self.config.minibatch_size, self.loss.parameters.vector
+    def _minibatches(self, batch: Batch, order: Tensor) -> Iterator[Batch]:
+        """Permute once and slice, which is cheaper than gathering."""
         shuffled = {name: batch[name].index_select(0, order) for name in self.loss.fields}
-        for start in range(0, len(order), size):
-            minibatch = {name: tensor[start : start + size] for name, tensor in shuffled.items()}
-            state = (vector, self.adam.first, self.adam.second, self.learning_rate, self.adam.corrections())
-            rows.append(self.step(*state, minibatch, feedback))
-            stop_if_asked()
-            if self._must_end(rows[-1]):
-                return True
-            self.adam.count += 1
-        return False
+        for start in range(0, len(order), self.config.minibatch_size):
+            stop = start + self.config.minibatch_size
+            yield {name: tensor[start:stop] for name, tensor in shuffled.items()}
 
     def _must_end(self, row: Tensor) -> bool:
         ends_updates = self.stepper.ends_updates

@@ -164,10 +164,16 @@ class Records:
     """Iterations of which every sample's ratio is kept after each epoch, in ratios/ITERATION.safetensors."""
     tensorboard: bool = False
     """Also writes TensorBoard files into the run directory."""
+    track: tuple[Literal["wandb", "mlflow", "trackio", "tensorboard"], ...] = ()
+    """Experiment trackers that get the metrics too; WANDB_MODE, MLFLOW_TRACKING_URI and the like are theirs."""
     profile: bool = False
     """Ends with a table of where the time went, and the one change that would help most."""
     quiet: bool = False
     """Prints nothing but errors."""
+    verbose: bool = False
+    """Prints a table of numbers after every iteration, instead of one live line."""
+    overwrite: bool = False
+    """Lets --out name the directory of an earlier run, as long as that has no checkpoint; its files are removed."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ import gymnasium as gym
 import torch
 from safetensors.torch import load, save
 
-from spo.errors import ConfigError, SpoError
+from spo.errors import ConfigError, CorruptRunError, SpoError
 from spo.models.choose_distribution import resolve_action_scale
 from spo.models.normalization import ObservationNormalizer
 from spo.models.policy import Policy, PolicySpec
@@ -41,17 +41,27 @@ def load_policy(path: str | os.PathLike, encoder: str | None = None) -> Policy:
 
     A policy with an encoder of your own needs its name again, `package.module:Class`.
     """
-    directory = Path(path)
-    if os.path.isdir(directory / "policy"):
-        directory = directory / "policy"
-    if not os.path.exists(directory / "policy.json"):
+    return load_newest_policy(path, encoder)[0]
+
+
+def load_newest_policy(path: str | os.PathLike, encoder: str | None = None) -> tuple[Policy, Path]:
+    """The final policy of a run, or until there is one that of its newest good checkpoint; and its folder."""
+    folders = _policy_folders(Path(path))
+    if not folders:
         raise SpoError(f"{path} holds no policy: there is no policy.json in it (a run writes one when it ends)")
-    try:
-        return _loaded(directory, encoder)
-    except EncoderNotNamed:
-        raise
-    except Exception as error:  # whatever a damaged file provokes in a parser is damage
-        raise SpoError(f"the policy in {directory} is damaged: {type(error).__name__}: {error}")
+    for folder in folders:
+        try:
+            return _loaded(folder, encoder), folder
+        except EncoderNotNamed:
+            raise
+        except Exception as error:  # whatever a damaged file provokes in a parser is damage
+            if folder == folders[-1] or folder.parent.parent.name != "checkpoints":
+                raise CorruptRunError(f"the policy in {folder} is damaged: {type(error).__name__}: {error}")
+
+
+def _policy_folders(path: Path) -> list[Path]:
+    checkpoints = sorted(path.glob("checkpoints/[0-9]*/policy"), reverse=True) if os.path.isdir(path) else []
+    return [folder for folder in (path / "policy", path, *checkpoints) if os.path.exists(folder / "policy.json")]
 
 
 def _loaded(directory: Path, encoder: str | None) -> Policy:

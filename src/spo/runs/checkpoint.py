@@ -3,7 +3,8 @@
     checkpoints/00000120/state.safetensors   every array
                          state.json          every other value
                          config.json         a copy of the run's, in case that one is damaged
-                         manifest.json       size and SHA-256 of these, and how long the run's logs were
+                         policy/             the policy as it was then, which has a checksum of its own
+                         manifest.json       size and SHA-256 of the three files, and how long the run's logs were
 
 Order of publishing: write and fsync the files in a hidden directory, fsync it, rename it, fsync its parent, and only
 then remove old ones (renamed first, so that half a removal is never taken for a checkpoint). No torch here.
@@ -11,7 +12,7 @@ then remove old ones (renamed first, so that half a removal is never taken for a
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +35,7 @@ from spo.runtime.files import (
 )
 
 FORMAT = 1
-ARRAYS, VALUES, CONFIG, MANIFEST = "state.safetensors", "state.json", "config.json", "manifest.json"
+ARRAYS, VALUES, CONFIG, MANIFEST, POLICY = "state.safetensors", "state.json", "config.json", "manifest.json", "policy"
 LARGEST = {ARRAYS: LARGEST_FILE, VALUES: LARGEST_TEXT, CONFIG: LARGEST_TEXT}
 SEPARATOR = "/"
 DAMAGED = "damaged-"
@@ -55,16 +56,18 @@ class Snapshot:
     logs: dict[str, int]
 
 
-def publish(run: RunDirectory, boundary: Snapshot, keep: int) -> Path:
-    """Writes a checkpoint durably, then removes all but the newest `keep`."""
+def publish(
+    run: RunDirectory, boundary: Snapshot, keep: int, save_policy: Callable[[Path], object] | None = None
+) -> Path:
+    """Writes a checkpoint durably, with its policy if there is one, then removes all but the newest `keep`."""
     target = run.checkpoints / f"{boundary.iteration:08}"
     if not target.exists():
-        _write(run, boundary, target)
+        _write(run, boundary, target, save_policy)
     _prune(run, keep)
     return target
 
 
-def _write(run: RunDirectory, boundary: Snapshot, target: Path) -> None:
+def _write(run: RunDirectory, boundary: Snapshot, target: Path, save_policy: Callable[[Path], object] | None) -> None:
     hidden = run.checkpoints / f".new-{target.name}"
     shutil.rmtree(hidden, ignore_errors=True)
     hidden.mkdir(parents=True)
@@ -75,6 +78,8 @@ def _write(run: RunDirectory, boundary: Snapshot, target: Path) -> None:
     for name, content in contents.items():
         write_file(hidden / name, content)
     files = {name: {"bytes": len(content), "sha256": sha256(content)} for name, content in contents.items()}
+    if save_policy:
+        save_policy(hidden / POLICY)
     manifest = {"format": FORMAT, "iteration": boundary.iteration, "files": files, "logs": boundary.logs}
     write_file(hidden / MANIFEST, canonical(sealed(manifest)))
     sync(hidden)
@@ -159,6 +164,12 @@ def _check_logs(run: RunDirectory, logs: Mapping[str, int]) -> None:
         found = (run.path / name).stat().st_size if (run.path / name).exists() else 0
         if found < size:
             raise ValueError(f"{name} has {found} bytes, this checkpoint continues it from {size}")
+
+
+def drop_final_policy(run: RunDirectory, boundary: Snapshot | None) -> None:
+    """Removes the policy that an earlier end of the run left, where the checkpoint that it goes on from has its own."""
+    if boundary and (run.checkpoints / f"{boundary.iteration:08}" / POLICY / "policy.json").exists():
+        shutil.rmtree(run.policy, ignore_errors=True)
 
 
 def split(tree: StateDict, path: str = "") -> tuple[dict[str, np.ndarray], StateDict]:

@@ -5,13 +5,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from spo.errors import SpoError, printable
+from spo.errors import CorruptRunError, SpoError, printable
 from spo.models.policy_files import load_policy
 from spo.runs import checkpoint
 from spo.runs.checkpoint import CorruptCheckpoint
 from spo.runs.directory import RunDirectory
-from spo.runs.record import read_record
-from spo.runtime.files import LARGEST_LOG, LARGEST_TEXT, read_bounded
+from spo.runs.record import RunRecord
+from spo.runtime.files import LARGEST_LOG, read_bounded
 
 Finding = tuple[bool, str]
 """Whether all is well, and a sentence."""
@@ -21,7 +21,7 @@ def examine(run: str | os.PathLike) -> bool:
     """Prints a line for each part of the run; whether all of them are well."""
     directory = RunDirectory(run)
     if not os.path.isdir(directory.path):
-        raise SpoError(f"{run} is not a directory; accepted is the directory of a run")
+        raise CorruptRunError(f"{run} is not a directory; accepted is the directory of a run")
     findings = list(all_findings(directory))
     for is_well, sentence in findings:
         print(f"{'ok     ' if is_well else 'PROBLEM'}  {printable(sentence)}")
@@ -60,7 +60,7 @@ def advice(run: RunDirectory, findings: list[Finding]) -> str:
 
 def _config(run: RunDirectory) -> Finding:
     try:
-        settings = read_record(read_bounded(run.config, LARGEST_TEXT))["settings"]
+        settings = RunRecord.read(run).settings
         return True, f"config.json: {settings['env']}, {settings['objective']}, seed {settings['seed']}"
     except (OSError, ValueError, RecursionError) as error:
         remedy = "resuming restores it from a checkpoint" if _good_checkpoints(run) else "it cannot be restored"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from spo.errors import SpoError
+from spo.errors import CorruptRunError, SpoError
 
 LARGEST_FILE, LARGEST_LOG, LARGEST_TEXT = 2**31, 2**28, 2**23
 """Larger files are not read at all: tensors, logs, any other JSON."""
@@ -28,9 +28,9 @@ def read_json(path: Path) -> dict:
     try:
         value = parse_json(read_bounded(path, LARGEST_TEXT))
     except (OSError, ValueError, RecursionError) as error:
-        raise SpoError(f"{path} cannot be read: {error}")
+        raise CorruptRunError(f"{path} cannot be read: {error}")
     if not isinstance(value, dict):
-        raise SpoError(f"{path} holds a {type(value).__name__}; accepted is a table of names and values")
+        raise CorruptRunError(f"{path} holds a {type(value).__name__}; accepted is a table of names and values")
     return value
 
 
@@ -136,7 +136,7 @@ def read_rows(path: Path) -> list[dict]:
             content = unpacked(packed, LARGEST_LOG) if packed.exists() else b""
         return [dict(json.loads(line)) for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
     except (OSError, EOFError, ValueError, TypeError, RecursionError) as error:
-        raise SpoError(f"{path} cannot be read: {error}")
+        raise CorruptRunError(f"{path} cannot be read: {error}")
 
 
 def packed_path(path: Path) -> Path:

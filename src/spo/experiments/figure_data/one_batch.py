@@ -8,6 +8,7 @@ show what matters, that a step for one sample moves the others too.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import gymnasium as gym
 import numpy as np
@@ -92,11 +93,12 @@ class Problem:
 
 def optimize(objective: Objective, problem: Problem, steps: int) -> list[dict[str, float]]:
     """Maximises the objective with Adam over the full batch, and measures before the first step and after each."""
-    surrogate = Surrogate(objective.function, objective.inputs, {"epsilon": EPSILON})
+    surrogate = Surrogate(partial(objective.function, epsilon=EPSILON), objective.inputs)
 
     def loss(vector: Tensor) -> tuple[Tensor, Tensor]:
         log_ratio = problem.log_ratio(vector)
-        return -surrogate(bounded(log_ratio), {"advantage": problem.advantage}, {}).mean(), log_ratio.detach()
+        arguments = surrogate.arguments(bounded(log_ratio), {"advantage": problem.advantage})
+        return -surrogate.function(*arguments).mean(), log_ratio.detach()
 
     vector, rows = problem.parameters.vector, []
     adam, rate, always = AdamState.like(vector), torch.tensor(LEARNING_RATE), torch.tensor(True)
