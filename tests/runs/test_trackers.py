@@ -48,7 +48,6 @@ def tracked(monkeypatch):
     def put(kind):
         kind.runs = {}
         monkeypatch.setitem(trackers.TRACKERS, "wandb", kind)
-        monkeypatch.setattr(trackers, "check_trackers", lambda names: None)
         monkeypatch.setattr("spo.runs.start.check_trackers", lambda names: None)
         return kind
 
@@ -129,3 +128,27 @@ def test_a_run_of_a_sweep_is_in_its_group(tmp_path):
     (tmp_path / "study" / "plan.json").write_text("{}")
     assert trackers._group_of(tmp_path / "study" / "runs" / "one") == "study"
     assert trackers._group_of(tmp_path) is None
+
+
+def test_wandb_offline_has_every_point_once_over_a_resume(monkeypatch, tmp_path):
+    """With the library itself: two files of one run, whose steps together are those of the rows."""
+    pytest.importorskip("wandb")
+    from wandb.proto import wandb_internal_pb2
+    from wandb.sdk.internal.datastore import DataStore
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    out = tmp_path / "run"
+    spo.train("CartPole-v1", **SETTINGS, track=("wandb",), out=str(out), callback=lambda _, row: row["iteration"] < 3)
+    spo.resume(out, quiet=True)
+    steps, ids = [], set()
+    for path in sorted((tmp_path / "wandb").rglob("*.wandb")):
+        store = DataStore()
+        store.open_for_scan(str(path))
+        ids.add(path.stem)
+        while (content := store.scan_data()) is not None:
+            record = wandb_internal_pb2.Record.FromString(content)
+            if record.WhichOneof("record_type") == "history":
+                steps.append(record.history.step.num)
+    assert steps == [128, 256, 384, 512] and len(ids) == 1
