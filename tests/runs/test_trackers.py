@@ -48,7 +48,6 @@ def tracked(monkeypatch):
     def put(kind):
         kind.runs = {}
         monkeypatch.setitem(trackers.TRACKERS, "wandb", kind)
-        monkeypatch.setattr(trackers, "check_trackers", lambda names: None)
         monkeypatch.setattr("spo.runs.start.check_trackers", lambda names: None)
         return kind
 
@@ -129,3 +128,18 @@ def test_a_run_of_a_sweep_is_in_its_group(tmp_path):
     (tmp_path / "study" / "plan.json").write_text("{}")
     assert trackers._group_of(tmp_path / "study" / "runs" / "one") == "study"
     assert trackers._group_of(tmp_path) is None
+
+
+def test_wandb_offline_has_every_point_once_over_a_resume(monkeypatch, tmp_path):
+    """With the library itself: each point is handed to it once, and both parts are of one run."""
+    pytest.importorskip("wandb")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    steps, log = [], trackers.WandbTracker.log
+    monkeypatch.setattr(trackers.WandbTracker, "log", lambda *given: log(*given) or steps.append(given[-1]))
+    out = tmp_path / "run"
+    spo.train("CartPole-v1", **SETTINGS, track=("wandb",), out=str(out), callback=lambda _, row: row["iteration"] < 3)
+    spo.resume(out, quiet=True)
+    assert steps == [128, 256, 384, 512]
+    assert len({path.stem for path in (tmp_path / "wandb").rglob("*.wandb")}) == 1

@@ -153,7 +153,7 @@ def _resumed_config(
     changes = _changed_surroundings(record)
     if steps is not None:
         settings["steps"] = coerce({"steps": steps})["steps"]
-        changes.append(f"its length was changed from {record['settings']['steps']:,} to {settings['steps']:,} steps")
+        changes.append(f"its length was changed from {record.settings['steps']:,} to {settings['steps']:,} steps")
     path = {"backend": resolved.backend, "threads": resolved.threads, "rebuild_every": resolved.rebuild_every}
     if resolved.update:
         path["compile"] = "on" if resolved.update == "compiled" else "off"
