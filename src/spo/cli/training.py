@@ -52,6 +52,8 @@ class ResumeArguments:
     """The run's objective, if it names a module of yours."""
     encoder: fields.OptionalText = None
     """The run's encoder, if it is a module of yours."""
+    wrapper: tuple[str, ...] = ()
+    """The run's wrappers, if it has any, word by word."""
     quiet: bool = False
     """Prints nothing but errors."""
 
@@ -60,9 +62,8 @@ class ResumeArguments:
 def resume(given: ResumeArguments) -> None:
     from spo.runs.resume import resume
 
-    resume(
-        given.run, env=given.env, objective=given.objective, encoder=given.encoder, steps=given.steps, quiet=given.quiet
-    )
+    named = {"env": given.env, "objective": given.objective, "encoder": given.encoder, "wrapper": given.wrapper}
+    resume(given.run, **named, steps=given.steps, quiet=given.quiet)
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,8 @@ class EvalArguments:
     """The environment, if not the run's own; needed for ids that name a module."""
     encoder: fields.OptionalText = None
     """The policy's encoder, if it is a module of yours."""
+    wrapper: tuple[str, ...] = ()
+    """The run's wrappers, if it has any, word by word."""
 
 
 @command("eval RUN", "play episodes with a trained policy", EvalArguments)
@@ -145,6 +148,7 @@ def evaluate(given: EvalArguments) -> None:
             video=given.video,
             max_steps=given.max_steps,
             encoder=given.encoder,
+            wrapper=given.wrapper,
             on_step=progress,
         )
     kind = "stochastic" if given.stochastic else "deterministic"

@@ -140,6 +140,8 @@ class Environments:
     """Seconds after which an environment that does not answer ends the run."""
     on_env_error: Literal["stop", "restart"] = "stop"
     """After an error in an environment's step: the run stops, or its episode does and the environment is made anew."""
+    wrapper: Annotated[tuple[str, ...], fields.WRAPPERS] = ()
+    """Wrappers around each environment, from the inside out: module:Class, each followed by its key=value arguments."""
     env_arg: fields.KeyValues = dataclasses.field(default_factory=dict)
     """Arguments for the environment's constructor, as key=value."""
     atari_wrappers: Literal["standard", "authors"] = "standard"

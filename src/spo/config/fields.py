@@ -93,6 +93,18 @@ ENCODER = Range(
 )
 
 
+def names_wrapper(word: str) -> bool:
+    """Tell whether a word of --wrapper names one, and is not an argument of the one before."""
+    module, colon, _ = word.partition(":")
+    return bool(colon) and "=" not in module
+
+
+WRAPPERS = Range(
+    "module:Class, each followed by its arguments as key=value",
+    lambda words: all(names_wrapper(word) or "=" in word for word in words) and all(map(names_wrapper, words[:1])),
+)
+
+
 def parse_steps(text: str) -> int:
     """Read 1000, 1e6, 200k or 1.5M as a whole number."""
     number, factor = (text[:-1], SUFFIXES[text[-1]]) if text and text[-1] in SUFFIXES else (text, 1)

@@ -71,6 +71,9 @@ def _read_config_file(given: Mapping[str, object]) -> dict[str, object]:
         if name not in given and ":" in settings.get(name, ""):
             named = f"--{name} {settings[name]}"
             raise ConfigError(f"--config {given['config']} names a module: repeat {named} to import it")
+    if "wrapper" not in given and settings.get("wrapper"):
+        named = f"--wrapper {' '.join(settings['wrapper'])}"
+        raise ConfigError(f"--config {given['config']} names a module: repeat {named} to import it")
     return settings
 
 

@@ -28,6 +28,8 @@ def choose_backend(config: Config, threads: int) -> tuple[str, str]:
         return config.backend, "as asked, without the authors' wrappers" if has_other_wrappers else "as asked"
     if config.atari_wrappers == "authors":
         return "gymnasium", "EnvPool does not have the authors' wrappers"
+    if config.wrapper:
+        return "gymnasium", "EnvPool takes no wrappers"
     if has_only_envpool(config.env):
         return "envpool", "Gymnasium does not have it"
     if config.env_arg or threads < 2:
@@ -44,11 +46,15 @@ def env_maker(config: Config, env: str | MakeEnv | None = None) -> EnvMaker:
     if env is not None:
         check_maker(env)
     wrappers = "standard" if config.backend == "envpool" else config.atari_wrappers
-    return EnvMaker(config.env if env is None else env, config.env_arg, wrappers, config.on_env_error)
+    return EnvMaker(config.env if env is None else env, config.env_arg, wrappers, config.on_env_error, config.wrapper)
 
 
 def make_envs(config: Config, maker: EnvMaker, backend: str, threads: int) -> VecEnv:
     if backend == "envpool":
+        if config.wrapper:
+            raise ConfigError(
+                f"--wrapper {' '.join(config.wrapper)} does not go with --backend envpool, which has none"
+            )
         if callable(maker.env):
             raise ConfigError("--backend envpool needs the id of an environment, not a callable that makes one")
         after_steps = config.rebuild_every and config.rebuild_every * config.horizon

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 
 from spo.config.env_ids import names_module
 from spo.config.validation import check_range, config_from_dict
@@ -12,7 +13,7 @@ from spo.evaluation import Evaluation, OnStep, evaluate_policy
 from spo.models.policy import Policy
 from spo.models.policy_files import load_newest_policy
 from spo.runs.directory import RunDirectory
-from spo.runs.record import RunRecord
+from spo.runs.record import RunRecord, check_wrappers_repeated
 from spo.runtime.files import write_json, writing
 
 
@@ -37,6 +38,7 @@ def evaluate(
     video: str | None = None,
     max_steps: int | None = None,
     encoder: str | None = None,
+    wrapper: Sequence[str] = (),
     on_step: OnStep = lambda episode, step: None,
 ) -> Evaluation:
     """Plays episodes with a run's frozen policy and writes evaluation.json into the run directory."""
@@ -49,6 +51,7 @@ def evaluate(
     settings = _settings(directory)
     if env is None:
         env = _safe_id(settings)
+    check_wrappers_repeated(settings, wrapper)
     policy = load(run, encoder)
     maker = env_maker(config_from_dict(settings), env)
     result = evaluate_policy(policy, maker, episodes, seed, deterministic, video, max_steps, on_step)

@@ -2,6 +2,7 @@
 
 import os
 import platform
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from importlib import metadata
@@ -9,7 +10,7 @@ from importlib import metadata
 import torch
 
 from spo.config.validation import config_from_dict, use_current_names
-from spo.errors import SpoError
+from spo.errors import ConfigError, SpoError
 from spo.runs.directory import RunDirectory
 from spo.runtime.files import LARGEST_TEXT, read_bounded, sealed, unsealed, write_json
 from spo.trainer import Trainer
@@ -132,3 +133,11 @@ def machine() -> dict[str, str | int]:
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "matrices": os.environ.get("OPENBLAS_CORETYPE", "as the processor has them"),
     }
+
+
+def check_wrappers_repeated(settings: Mapping[str, object], repeated: Sequence[str]) -> None:
+    """Refuse to import wrappers that a file names, unless the user names them too: Gymnasium's own write files."""
+    recorded = tuple(settings.get("wrapper", ()))
+    if tuple(repeated) != recorded:
+        instead = f"repeat --wrapper {' '.join(recorded)} to import them" if recorded else "it has none"
+        raise ConfigError(f"--wrapper {' '.join(repeated) or 'unset'} is not accepted for this run: {instead}")

@@ -20,7 +20,7 @@ from spo.runs.checkpoint import Snapshot
 from spo.runs.console import announce
 from spo.runs.directory import RunDirectory
 from spo.runs.loggers import Logger
-from spo.runs.record import RunRecord, machine, versions
+from spo.runs.record import RunRecord, check_wrappers_repeated, machine, versions
 from spo.runs.recorder import Recorder
 from spo.runs.start import Run, choose_update_path, describe_backend, lock_run, name_of, run_to_completion
 from spo.runtime import signals
@@ -34,6 +34,7 @@ def resume(
     env: str | MakeEnv | None = None,
     objective: str | None = None,
     encoder: str | None = None,
+    wrapper: Sequence[str] = (),
     steps: int | str | None = None,
     callback: Callback | None = None,
     loggers: Sequence[Logger] = (),
@@ -53,6 +54,7 @@ def resume(
         if _is_finished(directory, record) and steps is None:
             return _finished_run(directory, encoder, quiet)
         env = _import_class(record, env)
+        check_wrappers_repeated(record.settings, wrapper)
         config, changes = _resumed_config(record, env, objective, encoder, steps, boundary)
         training = Trainer(dataclasses.replace(config, quiet=quiet), env_maker(config, env))
         try:
