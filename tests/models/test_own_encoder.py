@@ -57,7 +57,7 @@ def test_it_is_trained_saved_and_loaded_by_name(own_module, tmp_path):
     assert run.policy.network.encoder.outputs == 7
     with pytest.raises(SpoError, match="repeat --encoder own_networks:Features to import it"):
         spo.load(run.directory)
-    with pytest.raises(SpoError, match="--encoder other:Features is not this policy's"):
+    with pytest.raises(SpoError, match="--encoder other:Features is not that of the policy in"):
         spo.load(run.directory, encoder="other:Features")
     loaded = spo.load(run.directory, encoder=name)
     assert loaded.act(observation) == run.policy.act(observation)

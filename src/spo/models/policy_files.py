@@ -69,7 +69,7 @@ def _loaded(directory: Path, encoder: str | None) -> Policy:
     described = parse_json(read_bounded(directory / "policy.json", LARGEST_TEXT))
     if described["format"] != FORMAT:
         raise ValueError(f"its format is {described['format']!r}, this version reads {FORMAT}")
-    _check_named(described["encoder"], encoder)
+    _check_named(directory, described["encoder"], encoder)
     spec = PolicySpec.from_json(described, encoder)
     network = spec.blank_network()
     blanks = spec.blank_tensors(network)
@@ -83,12 +83,14 @@ def _loaded(directory: Path, encoder: str | None) -> Policy:
     return Policy(_bounded(spec, tensors), network, _normalizer(described, spec, tensors))
 
 
-def _check_named(recorded: object, encoder: str | None) -> None:
+def _check_named(directory: Path, recorded: object, encoder: str | None) -> None:
     """Nothing that a file names is imported unless the user names it too."""
     if encoder is not None and ":" in encoder and encoder != recorded:
-        raise EncoderNotNamed(f"--encoder {encoder} is not this policy's: it has {recorded}")
+        raise EncoderNotNamed(f"--encoder {encoder} is not that of the policy in {directory}: it has {recorded}")
     if encoder is None and isinstance(recorded, str) and ":" in recorded:
-        raise EncoderNotNamed(f"this policy's encoder is a module of yours: repeat --encoder {recorded} to import it")
+        raise EncoderNotNamed(
+            f"the policy in {directory} has an encoder of yours: repeat --encoder {recorded} to import it"
+        )
 
 
 def _check_alike(tensors: dict[str, torch.Tensor], blanks: dict[str, torch.Tensor]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from spo.errors import CorruptRunError, SpoError, printable
-from spo.models.policy_files import load_policy
+from spo.models.policy_files import EncoderNotNamed, load_policy
 from spo.runs import checkpoint
 from spo.runs.checkpoint import CorruptCheckpoint
 from spo.runs.directory import RunDirectory
@@ -120,6 +120,8 @@ def _policy(run: RunDirectory) -> Finding:
     try:
         load_policy(run.policy)
         return True, "policy: loads"
+    except EncoderNotNamed:
+        return True, "policy: has an encoder of yours, which is not imported here"
     except SpoError as refusal:
         return False, f"policy: {refusal}; resuming an unfinished run writes it again"
 
