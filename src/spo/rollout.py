@@ -87,6 +87,7 @@ class Collector:
         self.truncation, self.counts_final_observations = truncation, counts_final_observations
         self.clips_reward, self.timer = clips_reward, timer or Timer()
         self.env_steps = 0
+        self.env_restarts = 0  # since the start, or since the run was resumed
         self.observation = self._normalized(self._checked_start(envs.reset()))
         self.mask = envs.action_mask
 
@@ -112,6 +113,7 @@ class Collector:
             with self.timer("stepping"):
                 step = self.envs.step(self.distribution.to_env(action))
             self.env_steps += self.envs.num_envs
+            self.env_restarts += step.restarts
             self._check_finite(step)
             episodes += [EpisodeRow(*episode, self.env_steps) for episode in step.episodes]
             store["reward"][t], store["terminated"][t] = step.reward, step.terminated

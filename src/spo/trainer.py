@@ -72,7 +72,7 @@ class Trainer:
         numbers = self.envs.layout.numbers
         self.observation_normalizer = ObservationNormalizer(config.normalize_observation, config.envs, numbers)
         if config.init_from:
-            self._start_from(load_policy(config.init_from))
+            self._start_from(load_policy(config.init_from, config.encoder if ":" in config.encoder else None))
         self.parameters = FlatParameters(self.network)
         self.collector = self._make_collector(config, self.envs, self.observation_normalizer)
         loss = make_loss(self.parameters, self.distribution, config, masked=self.collector.mask is not None)
@@ -248,7 +248,9 @@ class Trainer:
         return self.rebuild_every is None or self.is_at_seam
 
     def _cut_episodes(self) -> Row:
-        return {} if self.rebuild_every is None else {"episodes_cut": self.episodes_cut}
+        cut = {} if self.rebuild_every is None else {"episodes_cut": self.episodes_cut}
+        restarts = {"env_restarts": self.collector.env_restarts} if self.config.on_env_error == "restart" else {}
+        return cut | restarts
 
     def state(self) -> dict[str, object]:
         """A copy of everything that changes during training: what is not in here is a mistake."""

@@ -61,7 +61,7 @@ class Sources:
     """Where all other settings and the first weights come from."""
 
     preset: str
-    """Where the defaults come from: mujoco, atari, atari-resnet, atari-resnet-fixed (the paper's), or classic."""
+    """Where the defaults come from: mujoco, atari, atari-resnet, atari-resnet-fixed (paper), classic or dm-control."""
     paper: bool = False
     """The authors' behaviour: truncation ends the value, statistics per environment, their wrappers of Atari."""
     config: fields.OptionalText = None
@@ -116,8 +116,8 @@ class Networks:
     """Hidden layers of the value network, whatever --hidden is."""
     activation: Literal["tanh", "relu", "elu", "silu"]
     """Activation between layers."""
-    encoder: Literal["auto", "mlp", "small", "nature", "resnet18"]
-    """How images are read: auto takes nature from 36 × 36 on and small below; mlp flattens them."""
+    encoder: Annotated[str, fields.ENCODER]
+    """How images are read: auto (nature from 36 × 36 on, else small), small, nature, resnet18, mlp; or module:Class."""
     distribution: Literal["auto", "gaussian", "gaussian-state", "squashed", "beta"] = "auto"
     """How Box actions are drawn: auto is gaussian; gaussian-state has a deviation for every state; squashed, beta."""
     action_scale: Literal["auto", "off", "bounds"] = "auto"
@@ -138,6 +138,8 @@ class Environments:
     """What steps the environments: this process; also helpers that share its memory; workers alone; EnvPool."""
     env_timeout: Annotated[float, fields.interval("(0, 1000000]")] = 300.0
     """Seconds after which an environment that does not answer ends the run."""
+    on_env_error: Literal["stop", "restart"] = "stop"
+    """After an error in an environment's step: the run stops, or its episode does and the environment is made anew."""
     env_arg: fields.KeyValues = dataclasses.field(default_factory=dict)
     """Arguments for the environment's constructor, as key=value."""
     atari_wrappers: Literal["standard", "authors"] = "standard"

@@ -67,9 +67,10 @@ def _read_config_file(given: Mapping[str, object]) -> dict[str, object]:
     if "config" not in given:
         return {}
     settings = read_settings(Path(given["config"]))
-    if "objective" not in given and ":" in settings.get("objective", ""):
-        objective = settings["objective"]
-        raise ConfigError(f"--config {given['config']} names a module: repeat --objective {objective} to import it")
+    for name in ("objective", "encoder"):
+        if name not in given and ":" in settings.get(name, ""):
+            named = f"--{name} {settings[name]}"
+            raise ConfigError(f"--config {given['config']} names a module: repeat {named} to import it")
     return settings
 
 

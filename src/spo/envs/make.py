@@ -9,6 +9,7 @@ import gymnasium as gym
 
 from spo.config.env_ids import is_atari
 from spo.envs.atari import make_atari
+from spo.envs.envpool import PoolEnv, has_only_envpool
 from spo.errors import EnvError, SpoError
 
 MakeEnv = Callable[..., gym.Env]
@@ -22,6 +23,7 @@ class EnvMaker:
     env: str | MakeEnv
     env_arg: Mapping[str, object]
     atari_wrappers: str = "standard"
+    on_error: str = "stop"  # or "restart": what to do with one that raises in a step
 
     def __call__(self, whole_games: bool = False, **keywords) -> gym.Env:
         """One environment, or a refusal."""
@@ -36,8 +38,22 @@ class EnvMaker:
             return _named_failure(
                 lambda: make_atari(self.env, whole_games, wrappers=self.atari_wrappers, **keywords), self.env
             )
+        if has_only_envpool(self.env):
+            return _named_failure(lambda: PoolEnv(self.env, **keywords), self.env)
         with _quiet(self.env):
             return _named_failure(lambda: gym.make(self.env, disable_env_checker=True, **keywords), self.env)
+
+
+def check_maker(env: object) -> None:
+    """Refuse what is neither an id nor makes an environment, above all an environment itself."""
+    if isinstance(env, gym.vector.VectorEnv):
+        instead = f"pass what makes one, such as lambda: envs, with envs={env.num_envs}"
+        raise EnvError(f"a vector environment that exists already is not accepted: {instead}")
+    if isinstance(env, gym.Env):
+        instead = "a run makes several: pass its class, its id, or a function that makes one"
+        raise EnvError(f"an environment that exists already ({type(env).__name__}) is not accepted: {instead}")
+    if not isinstance(env, str) and not callable(env):
+        raise EnvError(f"environment {env!r} is not accepted: it must be an id, or a class or function that makes one")
 
 
 def checked_env(made: object) -> gym.Env:

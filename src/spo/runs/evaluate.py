@@ -16,12 +16,12 @@ from spo.runs.record import RunRecord
 from spo.runtime.files import write_json, writing
 
 
-def load(run: str | os.PathLike) -> Policy:
+def load(run: str | os.PathLike, encoder: str | None = None) -> Policy:
     """The policy of a run directory: the final one, or until there is one that of the newest checkpoint, which is told.
 
-    Runs no code and imports nothing that a file names.
+    Runs no code and imports nothing that a file names: an encoder that is a module of yours must be named again.
     """
-    policy, folder = load_newest_policy(run)
+    policy, folder = load_newest_policy(run, encoder)
     if folder.parent.parent.name == "checkpoints":
         print(f"{run} has not finished: this is its policy after iteration {int(folder.parent.name)}", file=sys.stderr)
     return policy
@@ -36,6 +36,7 @@ def evaluate(
     deterministic: bool = True,
     video: str | None = None,
     max_steps: int | None = None,
+    encoder: str | None = None,
     on_step: OnStep = lambda episode, step: None,
 ) -> Evaluation:
     """Plays episodes with a run's frozen policy and writes evaluation.json into the run directory."""
@@ -48,7 +49,7 @@ def evaluate(
     settings = _settings(directory)
     if env is None:
         env = _safe_id(settings)
-    policy = load(run)
+    policy = load(run, encoder)
     maker = env_maker(config_from_dict(settings), env)
     result = evaluate_policy(policy, maker, episodes, seed, deterministic, video, max_steps, on_step)
     with writing(str(directory.evaluation)):

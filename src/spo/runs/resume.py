@@ -33,6 +33,7 @@ def resume(
     *,
     env: str | MakeEnv | None = None,
     objective: str | None = None,
+    encoder: str | None = None,
     steps: int | str | None = None,
     callback: Callback | None = None,
     loggers: Sequence[Logger] = (),
@@ -40,7 +41,7 @@ def resume(
 ) -> Run:
     """Continues a run from its newest good checkpoint, to the bit as if it had never stopped.
 
-    An environment or objective that names a module of yours must be named again; `steps` gives a run a new length.
+    What names a module of yours (environment, objective, encoder) must be named again; `steps` is a new length.
     """
     directory = RunDirectory.open(run)
     with lock_run(directory), signals.handled():
@@ -50,9 +51,9 @@ def resume(
         for line in told:
             _warn(line)
         if _is_finished(directory, record) and steps is None:
-            return _finished_run(directory, quiet)
+            return _finished_run(directory, encoder, quiet)
         env = _import_class(record, env)
-        config, changes = _resumed_config(record, env, objective, steps, boundary)
+        config, changes = _resumed_config(record, env, objective, encoder, steps, boundary)
         training = Trainer(dataclasses.replace(config, quiet=quiet), env_maker(config, env))
         try:
             return _resumed(training, directory, record, boundary, changes, callback, loggers)
@@ -132,22 +133,23 @@ def _is_finished(directory: RunDirectory, record: RunRecord) -> bool:
     return status.get("state") == "finished" and is_whole and (directory.policy / "policy.json").exists()
 
 
-def _finished_run(directory: RunDirectory, quiet: bool) -> Run:
+def _finished_run(directory: RunDirectory, encoder: str | None, quiet: bool) -> Run:
     if not quiet:
         print(f"{directory.path} is finished; --steps with a larger number continues it", file=sys.stderr)
-    return Run(directory.path, load_policy(directory.path), directory.summary())
+    return Run(directory.path, load_policy(directory.path, encoder), directory.summary())
 
 
 def _resumed_config(
     record: RunRecord,
     env: str | MakeEnv | None,
     objective: str | None,
+    encoder: str | None,
     steps: int | str | None,
     boundary: Snapshot | None,
 ) -> tuple[Config, list[str]]:
     """The recorded settings with the recorded path, and in what the run will not be exact."""
     resolved, settings = record.resolved, dict(record.settings)
-    _check_repeated(record, env, objective)
+    _check_repeated(record, env, objective, encoder)
     changes = _changed_surroundings(record)
     if steps is not None:
         settings["steps"] = coerce({"steps": steps})["steps"]
@@ -177,11 +179,12 @@ def _import_class(record: RunRecord, env: str | MakeEnv | None) -> str | MakeEnv
         raise ConfigError(f"--env {env} cannot be imported: {error}")
 
 
-def _check_repeated(record: RunRecord, env: str | MakeEnv | None, objective: str | None) -> None:
+def _check_repeated(record: RunRecord, env: str | MakeEnv | None, objective: str | None, encoder: str | None) -> None:
     """Nothing that a file names is imported unless the user names it too."""
     settings = record.settings
     given = name_of(env) if callable(env) else env
     needs = {"env": (settings["env"], given), "objective": (settings["objective"], objective)}
+    needs["encoder"] = (settings["encoder"], encoder)
     for name, (recorded, repeated) in needs.items():
         if repeated is not None and repeated != recorded:
             raise ConfigError(f"--{name} {repeated} is not this run's: it has {recorded}")

@@ -8,9 +8,10 @@ from pathlib import Path
 from spo.config.config import Config
 from spo.config.sources import make_config
 from spo.envs.factory import env_maker
-from spo.envs.make import EnvMaker, MakeEnv
+from spo.envs.make import EnvMaker, MakeEnv, check_maker
 from spo.envs.watchdog import WatchdogVecEnv
 from spo.errors import SpoError
+from spo.models.choose_distribution import describe_action_scale
 from spo.models.policy import Policy
 from spo.runs.console import announce, print_summary, say, say_compiling
 from spo.runs.directory import RunDirectory
@@ -37,6 +38,8 @@ def train(
     env: str | MakeEnv | Config, *, callback: Callback | None = None, loggers: Sequence[Logger] = (), **settings
 ) -> Run:
     """Trains a policy on a Gymnasium id, on what a callable makes, or by a Config; settings are those of `Config`."""
+    if not isinstance(env, Config):
+        check_maker(env)
     config = make_config(env if isinstance(env, str | Config) else name_of(env), **settings)
     return run_training(config, env_maker(config, config.env if isinstance(env, Config) else env), callback, loggers)
 
@@ -124,4 +127,7 @@ def run_to_completion(training: Trainer, recorder: Recorder, callback: Callback 
 
 
 def describe_backend(training: Trainer) -> str:
-    return f"backend {training.backend} ({training.backend_reason}), {training.threads} thread(s)"
+    backend = f"backend {training.backend} ({training.backend_reason}), {training.threads} thread(s)"
+    space, distribution = training.spec.action_space, training.spec.distribution
+    note = describe_action_scale(space, distribution, training.config.action_scale)
+    return f"{backend}\n{note}" if note else backend
