@@ -68,13 +68,14 @@ def check_maker(env: object) -> None:
 
 
 def find_class(env_id: str) -> MakeEnv | None:
-    """Import the module that an id names, and return the class of that name in it, unless it is a registered id."""
+    """Import the module that an id names, and return the environment's class of that name, unless the id is registered."""
     module, _, name = env_id.partition(":")
     try:
         found = getattr(importlib.import_module(module), name, None)
-    except ImportError:
-        return None  # which Gymnasium puts into words
-    return found if name not in gym.registry and callable(found) else None
+    except Exception:
+        return None  # Gymnasium imports it again, and what it raises is put into words there
+    is_env = isinstance(found, type) and issubclass(found, gym.Env)
+    return found if is_env and name not in gym.registry else None
 
 
 def read_wrappers(words: Iterable[str]) -> list[tuple[str, dict[str, object]]]:
