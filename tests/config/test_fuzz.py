@@ -355,8 +355,10 @@ def is_typed_right(name: str, value: object) -> bool:
         return name == "preset" or FIELDS[name].default is None
     if name in texts:
         return isinstance(value, str) and name in FREE
-    if name in ("hidden", "critic_hidden", "record_ratios", "track"):
+    if name in ("hidden", "critic_hidden", "record_ratios", "track", "wrapper"):
         return value == []
+    if name == "encoder":
+        return value == "poisoned:f"  # which is imported when a network is made
     return name == "steps" and value == -0.5  # which is rounded first
 
 

@@ -68,7 +68,7 @@ def check_maker(env: object) -> None:
 
 
 def find_class(env_id: str) -> MakeEnv | None:
-    """Import the module that an id names, and return the environment's class of that name, unless the id is registered."""
+    """Import the module that an id names, and return the environment's class of that name, if the id is no other."""
     module, _, name = env_id.partition(":")
     try:
         found = getattr(importlib.import_module(module), name, None)
