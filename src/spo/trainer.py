@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -26,7 +27,7 @@ from spo.models.choose_distribution import resolve_action_scale, resolve_distrib
 from spo.models.networks import FlatParameters
 from spo.models.normalization import ObservationNormalizer, RewardNormalizer
 from spo.models.policy import Policy, PolicySpec
-from spo.models.policy_files import load_policy
+from spo.models.policy_files import load_newest_policy
 from spo.rollout import Collector, Rollout, gae
 from spo.runtime.seeding import derived_seed, generator
 from spo.runtime.timing import Timer
@@ -48,6 +49,7 @@ class Trainer:
         self.iteration, self.wall_time, self.ratio_deviation_run_max = 0, 0.0, 0.0
         self.episodes_cut = 0
         self.timer = Timer()
+        self.initial_policy: Path | None = None  # the folder that it was read from, with --init-from
         self.ratios: dict[str, np.ndarray] | None = None  # of the newest iteration, where they are asked for
         self.departures: list[str] = []  # why this run is not to the bit what an uninterrupted one would be
         cores = config.threads or os.cpu_count() or 1
@@ -72,7 +74,9 @@ class Trainer:
         numbers = self.envs.layout.numbers
         self.observation_normalizer = ObservationNormalizer(config.normalize_observation, config.envs, numbers)
         if config.init_from:
-            self._start_from(load_policy(config.init_from, config.encoder if ":" in config.encoder else None))
+            encoder = config.encoder if ":" in config.encoder else None
+            policy, self.initial_policy = load_newest_policy(config.init_from, encoder)
+            self._start_from(policy)
         self.parameters = FlatParameters(self.network)
         self.collector = self._make_collector(config, self.envs, self.observation_normalizer)
         loss = make_loss(self.parameters, self.distribution, config, masked=self.collector.mask is not None)

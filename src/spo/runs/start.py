@@ -69,6 +69,8 @@ def run_training(
                 record = RunRecord.of(training)
                 record.write(directory)  # before compiling, so that a run killed there can be resumed
                 announce(config, describe_backend(training))
+                if training.initial_policy:
+                    say(config, f"starts from the policy in {training.initial_policy}")
                 path, reason = choose_update_path(training)
                 record.resolved.update = path
                 record.write(directory)
