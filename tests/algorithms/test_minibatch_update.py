@@ -14,7 +14,7 @@ from torch._inductor import list_options
 from torch._inductor.cpu_vec_isa import pick_vec_isa
 
 from probes import ActionReward, Counting, Spaces, accepts_box, iterate, training
-from spo.algorithms.adam import AdamState, adam_step, adapted_learning_rate
+from spo.algorithms.adam import AdamState, adam_step, kl_adaptive_learning_rate
 from spo.algorithms.batch import example_batch, make_batch
 from spo.algorithms.losses import divergences, value_loss
 from spo.algorithms.metrics import LARGEST_LOGGED_LOG_RATIO, explained_variance, ratio_statistics, slope_statistics
@@ -24,7 +24,7 @@ from spo.models.choose_distribution import distribution_for
 from spo.models.networks import ActorCritic
 from spo.objectives import INPUTS, LARGEST_BETA, OBJECTIVES, SMALLEST_BETA, Objective
 from spo.rollout import gae
-from spo.runtime.torch_tuning import ON_CPU, compiled, threads_worth
+from spo.runtime.torch_tuning import ON_CPU, compiled, useful_threads
 from spo.spaces import ObservationLayout
 from spo.trainer import Trainer
 
@@ -283,13 +283,13 @@ def test_target_kl_ends_the_epochs():
     [(0.0201, 1e-3 / 1.5), (0.02, 1e-3), (0.01, 1e-3), (0.005, 1e-3), (0.0049, 1.5e-3), (0.0, 1e-3)],
 )
 def test_the_adaptive_learning_rate_follows_the_kl(kl, expected):
-    adapted = adapted_learning_rate(torch.tensor(1e-3), torch.tensor(kl), 0.01)
+    adapted = kl_adaptive_learning_rate(torch.tensor(1e-3), torch.tensor(kl), 0.01)
     assert adapted.item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_adaptive_learning_rate_stays_within_bounds():
-    assert adapted_learning_rate(torch.tensor(1.1e-5), torch.tensor(1.0), 0.01).item() == pytest.approx(1e-5)
-    assert adapted_learning_rate(torch.tensor(9e-3), torch.tensor(1e-4), 0.01).item() == pytest.approx(1e-2)
+    assert kl_adaptive_learning_rate(torch.tensor(1.1e-5), torch.tensor(1.0), 0.01).item() == pytest.approx(1e-5)
+    assert kl_adaptive_learning_rate(torch.tensor(9e-3), torch.tensor(1e-4), 0.01).item() == pytest.approx(1e-2)
 
 
 def test_the_adaptive_learning_rate_is_recorded_and_carried_on():
@@ -557,4 +557,4 @@ def test_more_networks_can_be_compiled_in_one_process_than_torch_compiles_of_one
 def test_only_large_networks_get_more_than_one_thread(observation, hidden, threads):
     layout = ObservationLayout(gym.spaces.Box(0, 255, observation, np.uint8))
     network = ActorCritic(layout, distribution_for(gym.spaces.Box(-1, 1, (6,))), hidden, hidden, "tanh")
-    assert min(2, threads_worth(network)) == threads
+    assert min(2, useful_threads(network)) == threads
