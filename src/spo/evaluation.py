@@ -19,7 +19,7 @@ from spo.errors import ConfigError, EnvError, SpoError
 from spo.models.policy import Policy
 from spo.runtime.files import writing
 from spo.runtime.seeding import derived_seed
-from spo.runtime.signals import stop_if_asked
+from spo.runtime.signals import raise_if_interrupted
 
 OnStep = Callable[[int, int], None]
 """Is told the episode and its step, both from 0 and 1 on, after every step of an evaluation."""
@@ -110,7 +110,7 @@ def play(
     observation, info = env.reset(seed=seed)
     total, length, done = 0.0, 0, False
     while not done:
-        stop_if_asked()
+        raise_if_interrupted()
         on_frame()
         action = policy.act(observation, deterministic, mask_of(env, info))
         observation, reward, terminated, truncated, info = env.step(action)

@@ -16,7 +16,7 @@ from spo.errors import DivergenceError, EnvError
 from spo.models.actors import Actor
 from spo.models.distributions import Distribution
 from spo.models.normalization import ObservationNormalizer, RewardNormalizer
-from spo.runtime.signals import stop_if_asked
+from spo.runtime.signals import raise_if_interrupted
 from spo.runtime.timing import Timer
 
 
@@ -98,7 +98,7 @@ class Collector:
         self.actor.settle()
         episodes, finals = [], []
         for t in range(self.horizon):
-            stop_if_asked()
+            raise_if_interrupted()
             with self.timer("acting"):
                 params, value = self.actor(self.observation)
             self._check("output of the policy", params)

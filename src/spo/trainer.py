@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -26,11 +27,11 @@ from spo.models.choose_distribution import resolve_action_scale, resolve_distrib
 from spo.models.networks import FlatParameters
 from spo.models.normalization import ObservationNormalizer, RewardNormalizer
 from spo.models.policy import Policy, PolicySpec
-from spo.models.policy_files import load_policy
+from spo.models.policy_files import load_newest_policy
 from spo.rollout import Collector, Rollout, gae
 from spo.runtime.seeding import derived_seed, generator
 from spo.runtime.timing import Timer
-from spo.runtime.torch_tuning import keep_freed_memory, threads_worth
+from spo.runtime.torch_tuning import keep_freed_memory, useful_threads
 
 Record = Callable[[Row, list[Row]], object]
 """Takes an iteration's row of metrics and the episodes that ended in it."""
@@ -48,6 +49,7 @@ class Trainer:
         self.iteration, self.wall_time, self.ratio_deviation_run_max = 0, 0.0, 0.0
         self.episodes_cut = 0
         self.timer = Timer()
+        self.initial_policy: Path | None = None  # the folder that it was read from, with --init-from
         self.ratios: dict[str, np.ndarray] | None = None  # of the newest iteration, where they are asked for
         self.departures: list[str] = []  # why this run is not to the bit what an uninterrupted one would be
         cores = config.threads or os.cpu_count() or 1
@@ -64,7 +66,7 @@ class Trainer:
         self.spec = _policy_spec(config, self.envs)
         self.distribution = self.spec.make_distribution()
         blank = self.spec.blank_network()  # refuses what would not fit, before it takes any memory
-        self.torch_threads = min(cores, threads_worth(blank))
+        self.torch_threads = min(cores, useful_threads(blank))
         self.threads = max(self.torch_threads, self.envs.stepping_threads) if self.backend == "gymnasium" else cores
         torch.set_num_threads(self.torch_threads)
         keep_freed_memory()
@@ -72,7 +74,9 @@ class Trainer:
         numbers = self.envs.layout.numbers
         self.observation_normalizer = ObservationNormalizer(config.normalize_observation, config.envs, numbers)
         if config.init_from:
-            self._start_from(load_policy(config.init_from, config.encoder if ":" in config.encoder else None))
+            encoder = config.encoder if ":" in config.encoder else None
+            policy, self.initial_policy = load_newest_policy(config.init_from, encoder)
+            self._start_from(policy)
         self.parameters = FlatParameters(self.network)
         self.collector = self._make_collector(config, self.envs, self.observation_normalizer)
         loss = make_loss(self.parameters, self.distribution, config, masked=self.collector.mask is not None)
@@ -193,7 +197,7 @@ class Trainer:
         return RatioRecord(self.update.loss, batch) if is_wanted else None
 
     def _rebuild_when_due(self) -> None:
-        if self.is_at_seam:
+        if self.is_at_rebuild:
             self.episodes_cut += self.collector.seam()
 
     def _row(self, stats: Row, batch: Batch, learning_rate: float | None) -> Row:
@@ -218,7 +222,7 @@ class Trainer:
         """Estimate the rollout's advantages and flatten it to one batch."""
         values = (rollout.reward, rollout.value, rollout.next_value, rollout.terminated, rollout.done)
         advantage = gae(*values, self.config.gamma, self.config.lam)
-        return make_batch(rollout, advantage, self.distribution, self.config.device, self.update.wants_successors)
+        return make_batch(rollout, advantage, self.distribution, self.config.device, self.update.needs_next_step)
 
     def _check_finite(self, stats: dict[str, float]) -> None:
         """No state that is not finite ever reaches a checkpoint."""
@@ -238,14 +242,14 @@ class Trainer:
         return steps and math.ceil(steps / self.config.horizon)
 
     @property
-    def is_at_seam(self) -> bool:
+    def is_at_rebuild(self) -> bool:
         """Whether the environments are made anew after this iteration; the last one always ends at a seam."""
         every = self.rebuild_every
         return every is not None and (self.iteration % every == 0 or self.iteration == self.config.iterations)
 
     @property
     def can_resume_here(self) -> bool:
-        return self.rebuild_every is None or self.is_at_seam
+        return self.rebuild_every is None or self.is_at_rebuild
 
     def _cut_episodes(self) -> Row:
         cut = {} if self.rebuild_every is None else {"episodes_cut": self.episodes_cut}

@@ -6,7 +6,7 @@ import torch
 from test_minibatch_update import batch_of
 
 from probes import iterate, training
-from spo.algorithms.losses import standardized
+from spo.algorithms.losses import normalize
 from spo.algorithms.trpo import conjugate_gradient
 
 SETTINGS = {"objective": "trpo", "envs": 4, "horizon": 64, "normalize_reward": "off"}
@@ -24,7 +24,7 @@ def test_conjugate_gradient_solves_a_known_system():
 def prepared(env: str, **settings):
     run = training(env, **SETTINGS | settings)
     _, batch = batch_of(run)
-    return run, batch | {"advantage": standardized(batch["advantage"], batch["advantage"])}
+    return run, batch | {"advantage": normalize(batch["advantage"], batch["advantage"])}
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])

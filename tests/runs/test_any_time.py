@@ -66,7 +66,7 @@ def test_a_run_that_failed_has_the_policy_of_its_newest_checkpoint(tmp_path, cap
     assert all(np.array_equal(tensors[name], tensor) for name, tensor in ended.policy.tensors().items())
 
 
-def test_a_running_run_can_be_evaluated_and_begun_from(tmp_path):
+def test_a_running_run_can_be_evaluated_and_begun_from(tmp_path, capsys):
     seen = []
 
     def look(trainer, row):
@@ -77,7 +77,10 @@ def test_a_running_run_can_be_evaluated_and_begun_from(tmp_path):
     assert len(seen) == 1 and seen[0] > 0
     with pytest.raises(RuntimeError):
         spo.train("CartPole-v1", **CARTPOLE, out=str(tmp_path / "failed"), callback=fail_after(3))
-    spo.train("CartPole-v1", **CARTPOLE, out=str(tmp_path / "next"), init_from=str(tmp_path / "failed"))
+    settings = CARTPOLE | {"quiet": False, "init_from": str(tmp_path / "failed")}
+    capsys.readouterr()
+    spo.train("CartPole-v1", **settings, out=str(tmp_path / "next"))
+    assert f"starts from the policy in {tmp_path / 'failed'}/checkpoints/00000003/policy" in capsys.readouterr().err
 
 
 def test_a_damaged_policy_of_a_checkpoint_gives_way_to_an_older_one(tmp_path, capsys):

@@ -119,7 +119,7 @@ def test_nothing_that_is_not_finite_is_ever_trained_on(tmp_path, amount, capsys)
         run = RunDirectory(out)
         status = run.read_status()
         assert (status["state"], status["checkpoint"]) == ("failed", at) and status["reason"] == str(refusal.value)
-        arrays, _ = checkpoint.split(checkpoint.newest(run)[0].state)
+        arrays, _ = checkpoint.split(checkpoint.load_newest(run)[0].state)
         assert all(np.isfinite(array).all() for array in arrays.values()), case
         assert len(run.read_metrics()) == at
     with capsys.disabled():
@@ -353,7 +353,7 @@ def test_a_faulty_environment_is_named_and_nothing_is_left_behind(deed, backend,
         status = run.read_status()
         assert status["state"] == "failed" and FAULTS[deed] in status["reason"] and "its step 3" in status["reason"]
     wait_for(lambda: not any(map(is_alive, workers)))
-    assert checkpoint.newest(run)[0].iteration == 1
+    assert checkpoint.load_newest(run)[0].iteration == 1
 
 
 @pytest.mark.parametrize(

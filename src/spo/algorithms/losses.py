@@ -20,12 +20,12 @@ Feedback = dict[str, Tensor]
 """Settings that the trainer adapts, as tensors, so that a compiled step need not be compiled again."""
 
 
-def standardized(advantage: Tensor, reference: Tensor) -> Tensor:
+def normalize(advantage: Tensor, reference: Tensor) -> Tensor:
     """Minus the mean and divided by the standard deviation of the reference."""
     return (advantage - reference.mean()) / (reference.std() + 1e-8)
 
 
-def bounded(log_ratio: Tensor, largest: float = LARGEST_LOG_RATIO) -> Tensor:
+def clamp_log_ratio(log_ratio: Tensor, largest: float = LARGEST_LOG_RATIO) -> Tensor:
     """The log-ratio with its value capped and its gradient kept: no overflow, and a way back."""
     return log_ratio + (log_ratio.clamp(max=largest) - log_ratio).detach()
 
@@ -90,7 +90,7 @@ class Loss:
     entropy_coef: float
     ratio_bound: float  # where no width is fed back
     value_bound: float | None
-    standardizes: bool
+    normalizes_advantage: bool
     measures_kl: bool
     masked: bool
     statistics = POLICY_STATISTICS
@@ -101,14 +101,14 @@ class Loss:
         fields = ["observation", "action", "old_log_prob", "old_value", "value_target", "advantage"]
         if self.measures_kl or {"kl", "kl_reverse"} & set(self.surrogate.inputs):
             fields.append("old_params")
-        if self.wants_successors:
+        if self.needs_next_step:
             fields += ["next_observation", "next_action", "next_old_log_prob", "next_advantage", "has_next"]
         if self.masked:
-            fields += ["mask", "next_mask"] if self.wants_successors else ["mask"]
+            fields += ["mask", "next_mask"] if self.needs_next_step else ["mask"]
         return tuple(fields)
 
     @property
-    def wants_successors(self) -> bool:
+    def needs_next_step(self) -> bool:
         return bool({"ratio_next", "advantage_next", "has_next"} & set(self.surrogate.inputs))
 
     def __call__(self, vector: Tensor, batch: Batch, feedback: Feedback) -> tuple[Tensor, Stats]:
@@ -116,14 +116,14 @@ class Loss:
         params = self.allowed(params, batch.get("mask"))
         log_ratio = self.distribution.log_prob(params, batch["action"]) - batch["old_log_prob"]
         inputs = self.inputs(vector, params, batch)
-        arguments = self.surrogate.arguments(bounded(log_ratio), inputs)
+        arguments = self.surrogate.arguments(clamp_log_ratio(log_ratio), inputs)
         policy_loss = -self.surrogate.function(*arguments, **feedback).mean()
         entropy = self.distribution.entropy(params).mean()
         value_error = value_loss(value, batch["old_value"], batch["value_target"], self.value_bound)
         total = policy_loss + self.value_coef * value_error - self.entropy_coef * entropy
         stats = {"policy_loss": policy_loss, "value_loss": value_error, "entropy": entropy}
         stats |= ratio_statistics(log_ratio, feedback.get("epsilon", self.ratio_bound))
-        slope = self.surrogate.slope(bounded(log_ratio), inputs, feedback)
+        slope = self.surrogate.slope(clamp_log_ratio(log_ratio), inputs, feedback)
         stats |= slope_statistics(slope, inputs["advantage"])
         if self.measures_kl:
             stats["minibatch_kl"] = self.distribution.kl(batch["old_params"], params).mean()
@@ -138,11 +138,11 @@ class Loss:
             inputs["kl"] = self.distribution.kl(batch["old_params"], params)
         if "kl_reverse" in self.surrogate.inputs:
             inputs["kl_reverse"] = self.distribution.kl(params, batch["old_params"])
-        if self.wants_successors:
+        if self.needs_next_step:
             next_params = self.parameters.call(vector, batch["next_observation"], part="params")
             next_params = self.allowed(next_params, batch.get("next_mask"))
             log_ratio = self.distribution.log_prob(next_params, batch["next_action"]) - batch["next_old_log_prob"]
-            inputs["ratio_next"] = bounded(log_ratio).exp()
+            inputs["ratio_next"] = clamp_log_ratio(log_ratio).exp()
             inputs["advantage_next"] = self._standardized(batch["next_advantage"], batch)
             inputs["has_next"] = batch["has_next"]
         return inputs
@@ -155,7 +155,7 @@ class Loss:
         return params if mask is None else self.distribution.mask(params, mask)
 
     def _standardized(self, advantage: Tensor, batch: Batch) -> Tensor:
-        return standardized(advantage, batch["advantage"]) if self.standardizes else advantage
+        return normalize(advantage, batch["advantage"]) if self.normalizes_advantage else advantage
 
 
 @dataclass
@@ -190,7 +190,7 @@ def make_loss(parameters: FlatParameters, distribution: Distribution, config: Co
         entropy_coef=config.entropy_coef,
         ratio_bound=config.clip_range,
         value_bound=config.value_clip_range,
-        standardizes=config.normalize_advantage == "minibatch",
+        normalizes_advantage=config.normalize_advantage == "minibatch",
         measures_kl=config.lr_schedule == "adaptive-kl",
         masked=masked,
     )
@@ -218,7 +218,7 @@ def _check_objective(config: Config, surrogate: Surrogate) -> None:
 
 
 NUMBERS_AT_ONCE = 2**23
-"""Of observations in one pass without gradients."""
+"""Observation elements per forward pass without gradients, so that activations fit the cache."""
 
 
 @torch.no_grad()
@@ -245,4 +245,5 @@ def new_params(loss: Loss, batch: Batch) -> Tensor:
 @torch.no_grad()
 def ratios(loss: Loss, batch: Batch) -> Tensor:
     """Every sample's ratio of the new policy to the old (B,), within what a float holds."""
-    return bounded(loss.distribution.log_prob(new_params(loss, batch), batch["action"]) - batch["old_log_prob"]).exp()
+    log_ratio = loss.distribution.log_prob(new_params(loss, batch), batch["action"]) - batch["old_log_prob"]
+    return clamp_log_ratio(log_ratio).exp()

@@ -43,7 +43,7 @@ def slope_statistics(slope: Tensor, advantage: Tensor) -> Stats:
     }
 
 
-def summarized(names: tuple[str, ...], rows: Tensor) -> dict[str, float]:
+def summarize_minibatches(names: tuple[str, ...], rows: Tensor) -> dict[str, float]:
     """Means over the minibatches (M, statistics), maxima of those whose name says so."""
     if not torch.isfinite(rows).all():
         raise _diverged(names, rows)

@@ -39,7 +39,7 @@ def bench(
     sweep = Sweep.begin(out, plan)
     check_settings(sweep)
     cells = find_remaining(sweep, retry_failed)
-    with signals.handled():
+    with signals.install_handlers():
         chosen = _executor(executor, sweep, slots, ray_address)
         run_cells(sweep, cells, chosen)
     write_tables(out, Results(Sweep.open(out)))

@@ -13,7 +13,7 @@ from spo.errors import ConfigError, CorruptRunError, SpoError
 from spo.models.choose_distribution import resolve_action_scale
 from spo.models.normalization import ObservationNormalizer
 from spo.models.policy import Policy, PolicySpec
-from spo.runtime.files import LARGEST_HEADER, LARGEST_TEXT, checked_header, parse_json, read_bounded, write_json
+from spo.runtime.files import LARGEST_HEADER, LARGEST_TEXT, check_header, parse_json, read_bounded, write_json
 
 FORMAT = 1
 
@@ -77,7 +77,7 @@ def _loaded(directory: Path, encoder: str | None) -> Policy:
     content = read_bounded(directory / "policy.safetensors", largest)
     if hashlib.sha256(content).hexdigest() != described["sha256"]:
         raise ValueError("policy.safetensors does not match the checksum in policy.json")
-    tensors = load(checked_header(content))
+    tensors = load(check_header(content))
     _check_alike(tensors, blanks)
     network.load_state_dict({name: tensors[name] for name, _ in network.named_parameters()}, assign=True)
     return Policy(_bounded(spec, tensors), network, _normalizer(described, spec, tensors))

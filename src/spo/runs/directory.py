@@ -50,7 +50,7 @@ class RunDirectory:
             run.path.mkdir(parents=True, exist_ok=True)
             (run.path / ".writable").touch()
             (run.path / ".writable").unlink()
-        run.check_plain()
+        run.check_regular_files()
         return run
 
     @classmethod
@@ -67,7 +67,7 @@ class RunDirectory:
         run = cls(path)
         if not os.path.isfile(run.config):
             raise CorruptRunError(f"{run.path} is not a run directory: it has no config.json")
-        run.check_plain()
+        run.check_regular_files()
         return run
 
     def has_checkpoint(self) -> bool:
@@ -80,15 +80,15 @@ class RunDirectory:
         for folder in (self.checkpoints, self.tensorboard, self.ratios):
             shutil.rmtree(folder, ignore_errors=True)
 
-    def strangers(self) -> list[Path]:
+    def unexpected_entries(self) -> list[Path]:
         """What no run leaves, such as links, pipes and devices: what is written through them lands elsewhere."""
         files = (self.config, self.status, self.evaluation, self.lock, self.traceback, self.trackers, *self.logs)
         wrong = [path for path in files if path.is_dir()] + [path for path in self.folders if path.is_file()]
         links = [path for path in self.path.rglob("*") if path.is_symlink() or not (path.is_file() or path.is_dir())]
         return sorted(wrong + links)
 
-    def check_plain(self) -> None:
-        if strangers := self.strangers():
+    def check_regular_files(self) -> None:
+        if strangers := self.unexpected_entries():
             accepted = "accepted are plain files and directories, and no links, pipes or devices"
             raise CorruptRunError(f"{strangers[0]} is not what a run leaves there: {accepted}")
 
@@ -108,7 +108,7 @@ class RunDirectory:
             file.flush()
             yield
 
-    def holder(self) -> str | None:
+    def lock_owner(self) -> str | None:
         """Who holds the lock, if anyone does."""
         if not self.lock.is_file():
             return None

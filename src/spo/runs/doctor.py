@@ -37,7 +37,7 @@ def all_findings(run: RunDirectory) -> Iterator[Finding]:
             yield _log(path)
     yield from _checkpoints(run)
     yield from _remains(run)
-    for path in run.strangers():
+    for path in run.unexpected_entries():
         yield False, f"{path.relative_to(run.path)}: it is not what a run leaves there"
     if run.policy.exists():
         yield _policy(run)
@@ -45,9 +45,9 @@ def all_findings(run: RunDirectory) -> Iterator[Finding]:
 
 def advice(run: RunDirectory, findings: list[Finding]) -> str:
     """The one thing to do next."""
-    if holder := run.holder():
+    if holder := run.lock_owner():
         return f"the run is going on ({holder}): nothing to do"
-    if run.strangers():
+    if run.unexpected_entries():
         return "nothing is resumed or evaluated here before what no run leaves is gone"
     state, good = _state(run), _good_checkpoints(run)
     if not findings[0][0] and not good:
@@ -75,7 +75,7 @@ def _status(run: RunDirectory) -> Finding:
 
 
 def _told_status(run: RunDirectory, status: dict) -> Finding:
-    state, holder = status.get("state"), run.holder()
+    state, holder = status.get("state"), run.lock_owner()
     if state == "running" and not holder:
         return False, f"status.json: the run was killed after iteration {status['iteration']}"
     reason = f" ({status['reason']})" if status.get("reason") else ""
@@ -97,7 +97,7 @@ def _log(path: Path) -> Finding:
 
 
 def _checkpoints(run: RunDirectory) -> Iterator[Finding]:
-    for path in checkpoint.published(run):
+    for path in checkpoint.list_checkpoints(run):
         try:
             checkpoint.read(run, path)
             yield True, f"checkpoint {path.name}"
@@ -106,7 +106,7 @@ def _checkpoints(run: RunDirectory) -> Iterator[Finding]:
 
 
 def _good_checkpoints(run: RunDirectory) -> list[Path]:
-    return [path for path, (is_well, _) in zip(checkpoint.published(run), _checkpoints(run)) if is_well]
+    return [path for path, (is_well, _) in zip(checkpoint.list_checkpoints(run), _checkpoints(run)) if is_well]
 
 
 def _remains(run: RunDirectory) -> Iterator[Finding]:

@@ -23,7 +23,7 @@ def load(run: str | os.PathLike, encoder: str | None = None) -> Policy:
     Runs no code and imports nothing that a file names: an encoder that is a module of yours must be named again.
     """
     policy, folder = load_newest_policy(run, encoder)
-    if folder.parent.parent.name == "checkpoints":
+    if folder.parent.parent.name == "checkpoints" and folder.parent.name.isdecimal():
         print(f"{run} has not finished: this is its policy after iteration {int(folder.parent.name)}", file=sys.stderr)
     return policy
 

@@ -12,7 +12,7 @@ import torch
 from spo.config.validation import config_from_dict, use_current_names
 from spo.errors import ConfigError, SpoError
 from spo.runs.directory import RunDirectory
-from spo.runtime.files import LARGEST_TEXT, read_bounded, sealed, unsealed, write_json
+from spo.runtime.files import LARGEST_TEXT, add_checksum, read_bounded, verify_checksum, write_json
 from spo.trainer import Trainer
 
 PACKAGES = ("simple-policy-optimization", "torch", "numpy", "gymnasium", "mujoco", "ale-py", "envpool", "safetensors")
@@ -88,7 +88,7 @@ class RunRecord:
     @classmethod
     def parse(cls, content: bytes) -> "RunRecord":
         """A config.json whose checksum matches and that has everything that resuming needs, or ValueError."""
-        record = unsealed(content)
+        record = verify_checksum(content)
         for name in ("settings", "resolved", "versions", "machine"):
             if not isinstance(record.get(name), dict):
                 raise ValueError(f"its {name} are missing")
@@ -110,7 +110,7 @@ class RunRecord:
 
     def write(self, directory: RunDirectory) -> None:
         record = {name: value for name, value in asdict(self).items() if name != "lengthened" or value}
-        write_json(directory.config, sealed(record), durable=True)
+        write_json(directory.config, add_checksum(record), durable=True)
 
 
 def versions() -> dict[str, str]:

@@ -11,11 +11,11 @@ from safetensors.numpy import save
 from spo.algorithms.metrics import Row
 from spo.evaluation import evaluate_policy
 from spo.models.policy_files import save_policy
-from spo.runs.checkpoint import Snapshot, publish
+from spo.runs.checkpoint import Snapshot, save_checkpoint
 from spo.runs.directory import RunDirectory
 from spo.runs.loggers import JsonlLogger, Logger, ProgressLogger, TableLogger, TensorBoardLogger
 from spo.runs.trackers import TRACKERS, TrackerLogger
-from spo.runtime.files import append_row, replace_file, unwritable
+from spo.runtime.files import append_row, replace_file, write_error
 from spo.trainer import Trainer
 
 
@@ -66,7 +66,7 @@ class Recorder:
         """Publishes the newest boundary, unless it is on the disk already."""
         if self.boundary and self.boundary.iteration > self.published:
             with self.training.timer("checkpoint"):
-                publish(self.directory, self.boundary, self.config.keep, self._save_policy)
+                save_checkpoint(self.directory, self.boundary, self.config.keep, self._save_policy)
             self.published = self.boundary.iteration
 
     def _save_policy(self, folder: Path) -> None:
@@ -88,7 +88,7 @@ class Recorder:
         """Saves the last boundary and says why the run ended; the error as a user should see it."""
         is_asked = isinstance(error, KeyboardInterrupt | SystemExit)
         if isinstance(error, OSError):
-            error = unwritable(self.directory.path, error)
+            error = write_error(self.directory.path, error)
         elif not is_asked:
             self.directory.keep_traceback(error)
         with suppress(OSError):  # on a full disk what is there stays

@@ -45,9 +45,9 @@ def resume(
     What names a module of yours (environment, objective, encoder) must be named again; `steps` is a new length.
     """
     directory = RunDirectory.open(run)
-    with lock_run(directory), signals.handled():
-        boundary, told = checkpoint.newest(directory)
-        checkpoint.sweep(directory)
+    with lock_run(directory), signals.install_handlers():
+        boundary, told = checkpoint.load_newest(directory)
+        checkpoint.remove_leftovers(directory)
         record = _config_record(directory, told)
         for line in told:
             _warn(line)
@@ -108,7 +108,7 @@ def _config_record(directory: RunDirectory, told: list[str]) -> RunRecord:
     try:
         return RunRecord.read(directory)
     except (OSError, ValueError, RecursionError) as error:
-        copies = checkpoint.published(directory)
+        copies = checkpoint.list_checkpoints(directory)
         if not copies:
             why = "and there is no checkpoint to restore it from"
             raise CorruptRunError(f"{directory.config} is damaged ({error}), {why}")

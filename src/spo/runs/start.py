@@ -21,7 +21,7 @@ from spo.runs.record import RunRecord
 from spo.runs.recorder import Recorder
 from spo.runs.trackers import check_trackers
 from spo.runtime import signals
-from spo.runtime.files import unwritable
+from spo.runtime.files import write_error
 from spo.trainer import Callback, Trainer
 
 
@@ -56,7 +56,7 @@ def run_training(
     """A new run, from the environments to the saved policy."""
     RunDirectory.check_unused(config.out, config.overwrite)
     check_trackers(config.track)
-    with signals.handled():
+    with signals.install_handlers():
         training = Trainer(config, make_env)
         try:
             directory = RunDirectory.create(
@@ -69,6 +69,8 @@ def run_training(
                 record = RunRecord.of(training)
                 record.write(directory)  # before compiling, so that a run killed there can be resumed
                 announce(config, describe_backend(training))
+                if training.initial_policy:
+                    say(config, f"starts from the policy in {training.initial_policy}")
                 path, reason = choose_update_path(training)
                 record.resolved.update = path
                 record.write(directory)
@@ -94,7 +96,7 @@ def lock_run(directory: RunDirectory) -> Iterator[None]:
         with directory.locked():
             yield
     except OSError as error:
-        raise unwritable(directory.path, error) from error
+        raise write_error(directory.path, error) from error
     except SpoError as error:
         if error.__cause__ is not None:  # somebody else's error, such as an environment's before the first iteration
             directory.keep_traceback(error)
@@ -109,7 +111,7 @@ def run_to_completion(training: Trainer, recorder: Recorder, callback: Callback 
     if training.config.profile:
         training.timer.start()
     try:
-        with signals.deferred():
+        with signals.defer_signals():
             training.fit(recorder.record, callback)
             recorder.finish()
     except BaseException as error:
