@@ -32,6 +32,11 @@ def test_an_environment_of_ones_own(example):
     assert gym.make("PointMass-v0").reset(seed=1)[0].shape == (4,)
 
 
+def test_an_encoder_of_ones_own(example):
+    policy = example("own_encoder").main(steps="2048", out="run")
+    assert policy.network.encoder.outputs == 64 and policy.act([0.0, 0.0, 0.1, 0.0]) in (0, 1)
+
+
 def test_a_callback(example, capsys):
     run = example("callback_and_logger").main(steps="2048", out="run")
     assert capsys.readouterr().out.count("iteration ") == len(
