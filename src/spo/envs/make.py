@@ -2,14 +2,13 @@
 
 import importlib
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import gymnasium as gym
 
 from spo.config.env_ids import is_atari
-from spo.config.fields import names_wrapper, parse_key_values
 from spo.envs.atari import make_atari
 from spo.envs.envpool import PoolEnv, has_only_envpool
 from spo.errors import EnvError, SpoError
@@ -78,8 +77,12 @@ def find_class(env_id: str) -> MakeEnv | None:
     return found if is_env and name not in gym.registry else None
 
 
-def read_wrappers(words: Iterable[str]) -> list[tuple[str, dict[str, object]]]:
+def read_wrappers(words: Sequence[str]) -> list[tuple[str, dict[str, object]]]:
     """Return each wrapper that `module:Class key=value ...` names, with its arguments."""
+    if not words:
+        return []
+    from spo.config.fields import names_wrapper, parse_key_values  # slow to import, for workers that need none
+
     wrappers: list[tuple[str, dict[str, object]]] = []
     for word in words:
         if names_wrapper(word):
