@@ -56,6 +56,8 @@ BAD_INPUT = [
     ((*TRAIN, "--env-arg", "gravity=9"), "environment 'CartPole-v1' cannot be made: TypeError"),
     ((*TRAIN, "--config", "missing.toml"), "--config missing.toml cannot be read"),
     ((*TRAIN, "--init-from", "nowhere"), "nowhere holds no policy"),
+    (("eval",), "RUN is missing (see spo eval --help)"),
+    (("bench",), "SUITE is missing (see spo bench --help)"),
     (("eval", "nowhere"), "nowhere is not a run directory: it has no config.json"),
     (("compare", "CartPole-v1", "--objectives", "spo", "pp0"), "--objective pp0 is unknown"),
     (("compare", "CartPole-v1", "--wings", "2"), "Unrecognized options: --wings"),
@@ -136,6 +138,7 @@ def test_the_help_tells_the_true_defaults(capsys):
         (("train", "X-v0", "--num-envs=4"), "(did you mean --envs?)"),
         (("trian", "X-v0"), "(did you mean train?)"),
         (("bench", "smoke", "--dry"), "(did you mean --dry-run?)"),
+        (("bench", "smoek"), "(did you mean smoke?)"),
     ],
 )
 def test_a_slip_is_answered_with_the_nearest_right_name(words, meant):

@@ -83,6 +83,7 @@ def _is_rule(line: str) -> bool:
 
 
 PLAIN_WORDS = {
+    r"Missing from spo \w+: (\w+) .*\(required\).*": r"\1 is missing",
     r"could not convert string to float: (.*)": r"\1 is not a number",
     r"invalid literal for int\(\) with base 10: (.*)": r"\1 is not a whole number",
     r"Could not find valid parse for arguments: \[(.*)\]": r"\1 are not whole numbers",

@@ -13,7 +13,7 @@ from spo.cli.training import parse_train
 from spo.config import fields
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Execution:
     """Where and how many runs are carried out."""
 
@@ -29,12 +29,12 @@ class Execution:
     """Tries failed runs again."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BenchArguments(Execution):
     """Runs a suite: fig1, table1 (also Fig. 5), fig4, fig6, atari35 (App. A), layers-minibatches and atari-resnet
     (App. C), or smoke (minutes). What this call names is run: what is done is skipped, what was stopped is resumed."""
 
-    suite: Annotated[str, tyro.conf.Positional] = ""
+    suite: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SUITE")]
     """Which suite, or a TOML file of one's own."""
     scale: fields.OptionalNumber = None
     """A share of the suite's steps, such as 0.1."""
@@ -95,7 +95,7 @@ def compare(words: list[str]) -> None:
 class PackArguments:
     """Keeps of a sweep's finished runs what tables, figures and reports need: settings, numbers, and binned curves."""
 
-    sweep: Annotated[str, tyro.conf.Positional]
+    sweep: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
     """The directory of a sweep."""
     out: fields.OptionalText = None
     """A new directory."""

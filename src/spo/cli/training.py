@@ -42,7 +42,7 @@ def parse_train(words: list[str]) -> "Config":
 class ResumeArguments:
     """Continues a run from its newest good checkpoint with the path that it was started with."""
 
-    run: Annotated[str, tyro.conf.Positional]
+    run: fields.RunDirectory
     """A run directory."""
     steps: fields.OptionalText = None
     """A new length for the run; the learning rate follows it."""
@@ -70,7 +70,7 @@ def resume(given: ResumeArguments) -> None:
 class ExportArguments:
     """Writes a run's policy as one file that needs neither this package nor its environment."""
 
-    run: Annotated[str, tyro.conf.Positional]
+    run: fields.RunDirectory
     """A run directory."""
     file: Annotated[str, tyro.conf.Positional]
     """Where to: a name that ends in .onnx, or in .pt2 (torch.export)."""
@@ -95,7 +95,7 @@ def export(given: ExportArguments) -> None:
 class DoctorArguments:
     """Checks every file of a run directory; changes nothing. Exit code 1 if something is wrong."""
 
-    run: Annotated[str, tyro.conf.Positional]
+    run: fields.RunDirectory
     """A run directory."""
 
 
@@ -111,7 +111,7 @@ def doctor(given: DoctorArguments) -> None:
 class EvalArguments:
     """Plays episodes with the frozen policy and statistics of a run, and writes evaluation.json into it."""
 
-    run: Annotated[str, tyro.conf.Positional]
+    run: fields.RunDirectory
     """A run directory."""
     episodes: int = 10
     """How many episodes to play."""

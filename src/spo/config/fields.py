@@ -160,6 +160,7 @@ OptionalNumber = Annotated[float | None, _one_word("NUMBER", float), _HINT]
 NumberOrOff = Annotated[float | str | None, _one_word("NUMBER|off", parse_number_or_off), _HINT]
 OptionalCount = Annotated[int | None, _one_word("COUNT", int), _HINT]
 Numbers = Annotated[tuple[int, ...], _HINT]
+RunDirectory = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 KeyValues = Annotated[
     dict[str, object],
     tyro.constructors.PrimitiveConstructorSpec(

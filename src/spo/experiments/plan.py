@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from spo.config.fields import parse_steps
-from spo.errors import ConfigError, SpoError
+from spo.errors import ConfigError, SpoError, suggest
 from spo.runtime.files import read_bounded
 
 if TYPE_CHECKING:
@@ -105,7 +105,8 @@ def read_suite(name: str) -> Plan:
     if name.endswith(".toml"):
         return read_own_suite(Path(name))
     if name not in suite_names():
-        raise SpoError(f"suite {name!r} is unknown; accepted: {', '.join(suite_names())}, or a file that ends in .toml")
+        accepted = f"{', '.join(suite_names())}, or a file that ends in .toml"
+        raise SpoError(f"suite {name!r} is unknown{suggest(name, suite_names())}; accepted: {accepted}")
     return plan_from(
         tomllib.loads(resources.files("spo.experiments").joinpath("suites", f"{name}.toml").read_text()), name
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from spo.errors import SpoError
+from spo.errors import SpoError, suggest
 from spo.experiments.figures import (
     appendix_a,
     appendix_c,
@@ -59,7 +59,8 @@ FIGURES = {
 def make_figure(arguments: FigureArguments) -> list[Path]:
     """Draws the named figure and returns the paths written."""
     if arguments.name not in FIGURES:
-        raise SpoError(f"figure {arguments.name!r} is unknown; accepted: {', '.join(FIGURES)}")
+        nearest = suggest(arguments.name, FIGURES)
+        raise SpoError(f"figure {arguments.name!r} is unknown{nearest}; accepted: {', '.join(FIGURES)}")
     figure = FIGURES[arguments.name]
     for option in OPTIONS:
         given = getattr(arguments, option)
