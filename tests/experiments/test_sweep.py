@@ -124,7 +124,7 @@ def test_a_narrowed_plan_says_in_what():
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        (["bench", "table2"], "suite 'table2' is unknown; accepted: atari-resnet, atari35"),
+        (["bench", "table2"], "suite 'table2' is unknown (did you mean table1?); accepted: atari-resnet, atari35"),
         (["bench", "table1", "--tasks", "Hoper-v4"], "--tasks Hoper-v4 is not in this suite; accepted: Ant-v4"),
         (["bench", "table1", "--variants", "spo"], "--variants spo is not in this suite; accepted: ppo-3, spo-3"),
         (["bench", "table1", "--scale", "2"], "--scale 2.0 is not accepted: it must be a number above 0 and at most 1"),
