@@ -37,7 +37,7 @@ def test_an_encoder_of_ones_own(example):
     assert policy.network.encoder.outputs == 64 and policy.act([0.0, 0.0, 0.1, 0.0]) in (0, 1)
 
 
-def test_a_callback(example, capsys):
+def test_a_callback_and_a_logger(example, capsys):
     run = example("callback_and_logger").main(steps="2048", out="run")
     assert capsys.readouterr().out.count("iteration ") == len(
         (run.directory / "metrics.jsonl").read_text().splitlines()

@@ -191,7 +191,9 @@ class Machine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(Machine, Records, Environments, Networks, Learning, Sources, ObjectiveSettings, Essential):
+class Config(  # type: ignore[valid-type, misc]
+    Machine, Records, Environments, Networks, Learning, Sources, ObjectiveSettings, Essential
+):
     """Trains a policy on a Gymnasium environment."""
 
     # A dataclass counts the fields of its last base first: the essential ones come first.
@@ -250,7 +252,7 @@ class Config(Machine, Records, Environments, Networks, Learning, Sources, Object
     @property
     def value_clip_range(self) -> float | None:
         """How far the value may move in its loss; None is no bound."""
-        if self.value_clip == "off":
+        if isinstance(self.value_clip, str):  # off
             return None
         return self.clip_range if self.value_clip is None else self.value_clip
 

@@ -2,9 +2,10 @@
 
 import dataclasses
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from spo.config.config import Config
 from spo.config.env_ids import is_atari, is_classic
@@ -16,7 +17,7 @@ LARGEST_TOML = 2**14
 """Python reads a key of n parts in n² steps."""
 
 
-def make_config(env: str | Config, preset: str | None = None, config: str | None = None, **settings: object) -> Config:
+def make_config(env: str | Config, preset: str | None = None, config: str | None = None, **settings: Any) -> Config:
     """Make a checked Config of an environment and any settings; the others come from a file and a preset.
 
     A Config in place of the environment is changed in the given settings alone.
@@ -26,7 +27,7 @@ def make_config(env: str | Config, preset: str | None = None, config: str | None
     return validate(merge_sources({"env": env, "preset": preset, "config": config} | settings))
 
 
-def _change(config: Config, given: Mapping[str, object]) -> Config:
+def _change(config: Config, given: Mapping[str, Any]) -> Config:
     """Replace settings of a complete Config, into which no further source is read."""
     given = coerce({name: value for name, value in _name_function(given).items() if not _is_unset(name, value)})
     for name in given.keys() & {"preset", "config", "paper"}:
@@ -34,7 +35,7 @@ def _change(config: Config, given: Mapping[str, object]) -> Config:
     return dataclasses.replace(config, **given)
 
 
-def merge_sources(given: Mapping[str, object]) -> Config:
+def merge_sources(given: Mapping[str, Any]) -> Config:
     """Merge all sources into a Config that is not checked yet; later ones win: preset, file, --paper, what is given."""
     given = coerce({name: value for name, value in _name_function(given).items() if not _is_unset(name, value)})
     from_file = _read_config_file(given)
@@ -49,10 +50,10 @@ def _is_unset(name: str, value: object) -> bool:
     return value is None and name in ("preset", "config")
 
 
-def _name_function(given: Mapping[str, object]) -> dict[str, object]:
+def _name_function(given: Mapping[str, Any]) -> dict[str, Any]:
     """Replace an objective that is a function by its import path, under which a run can be resumed."""
     function = given.get("objective")
-    if not isinstance(function, Callable):
+    if not callable(function):
         return dict(given)
     name = getattr(function, "__qualname__", "")
     if not name.isidentifier():
@@ -62,7 +63,7 @@ def _name_function(given: Mapping[str, object]) -> dict[str, object]:
     return {**given, "objective": f"{function.__module__}:{name}"}
 
 
-def _read_config_file(given: Mapping[str, object]) -> dict[str, object]:
+def _read_config_file(given: Mapping[str, Any]) -> dict[str, Any]:
     """Read the file that --config names; what it would import must be named again."""
     if "config" not in given:
         return {}
@@ -82,7 +83,7 @@ def choose_preset(env: str) -> str:
     return "atari" if is_atari(env) else "classic" if is_classic(env) else "mujoco"
 
 
-def paper_behaviour(values: Mapping[str, object]) -> dict[str, str]:
+def paper_behaviour(values: Mapping[str, Any]) -> dict[str, str]:
     """What --paper changes; a normaliser that is off stays off."""
     normalizers = ("normalize_observation", "normalize_reward")
     per_env = {name: "per-env" for name in normalizers if values[name] != "off"}
@@ -96,7 +97,7 @@ def preset_names() -> list[str]:
     return sorted(name for name in names if not name.startswith("_"))
 
 
-def read_preset(name: str) -> dict[str, object]:
+def read_preset(name: str) -> dict[str, Any]:
     """Read the settings of a preset."""
     if name not in preset_names():
         raise ConfigError(
@@ -105,7 +106,7 @@ def read_preset(name: str) -> dict[str, object]:
     return tomllib.loads(resources.files("spo.config").joinpath("presets", f"{name}.toml").read_text())
 
 
-def read_settings(path: Path) -> dict[str, object]:
+def read_settings(path: Path) -> dict[str, Any]:
     """Read settings from a TOML or JSON file; a run's config.json keeps them under "settings"."""
     is_json = path.suffix == ".json"
     try:

@@ -5,7 +5,7 @@ import json
 import types
 import typing
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from spo.config import fields
 from spo.config.config import Config
@@ -30,17 +30,17 @@ FORMER_NAMES = {"seam_every": "rebuild_every"}
 """What earlier versions called a setting, and with it a key of config.json."""
 
 
-def use_current_names(values: Mapping[str, object]) -> dict[str, object]:
+def use_current_names(values: Mapping[str, Any]) -> dict[str, Any]:
     """Rename the settings that an earlier version recorded under another name."""
     return {FORMER_NAMES.get(name, name): value for name, value in values.items()}
 
 
-def coerce(values: Mapping[str, object]) -> dict[str, object]:
+def coerce(values: Mapping[str, Any]) -> dict[str, Any]:
     """Convert values to what the fields want, or refuse with the field's name."""
     return {name: _coerce_value(name, value) for name, value in use_current_names(values).items()}
 
 
-def config_from_dict(values: Mapping[str, object]) -> Config:
+def config_from_dict(values: Mapping[str, Any]) -> Config:
     """Make a Config of all its settings, or refuse with the name of the setting that is wrong or missing."""
     for name, field in FIELDS.items():
         if name not in values and field.default is field.default_factory is dataclasses.MISSING:
@@ -48,7 +48,7 @@ def config_from_dict(values: Mapping[str, object]) -> Config:
     return Config(**coerce(values))
 
 
-def _coerce_value(name: str, value: object) -> object:
+def _coerce_value(name: str, value: Any) -> Any:
     if name not in FIELDS:
         nearest = suggest(name, FIELDS, NAMES_ELSEWHERE)
         raise ConfigError(f"setting {name!r} is unknown{nearest}; accepted: {', '.join(FIELDS)}")
@@ -63,7 +63,7 @@ def _coerce_value(name: str, value: object) -> object:
     return float(value) if accepted is float and _is_single(value) else value
 
 
-def _fits(value: object, accepted: object) -> bool:
+def _fits(value: Any, accepted: Any) -> bool:
     origin, arguments = typing.get_origin(accepted), typing.get_args(accepted)
     if origin is Literal:
         return value in arguments

@@ -15,7 +15,7 @@ class Timer:
     A part within another counts for the outer one alone.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.seconds = dict.fromkeys(PARTS, 0.0)
         self.is_running = self.is_inside = False
         self.started = 0.0
