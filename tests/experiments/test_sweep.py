@@ -335,13 +335,13 @@ def test_ray_gives_the_same_table(tmp_path):
 
 def test_runs_are_brought_back_where_nothing_is_shared(tmp_path):
     """What a node does that does not see the sweep's directory."""
-    from spo.experiments.executors.ray import run_on_node, unpack
+    from spo.experiments.executors.ray import extract_archive, run_on_node
     from spo.runtime.files import canonical_json
 
     sweep = Sweep.begin(tmp_path / "sweep", tiny(steps=64, seeds=1))
     cell = Cell("CartPole-v1", "spo", 1)
     code, content = run_on_node(str(tmp_path / "elsewhere"), canonical_json(sweep.plan.as_json()), tuple(cell))
-    unpack(content, sweep.run(cell).path)
+    extract_archive(content, sweep.run(cell).path)
     assert code == 0 and Results(sweep).runs[cell].state == "finished"
 
 
