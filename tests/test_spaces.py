@@ -45,11 +45,11 @@ def test_every_observation_space_trains_and_survives_saving(name, tmp_path):
     run = training(lambda: Spaces(space, ACTIONS["discrete"]), **SMALL)
     row = iterate(run, 2)[1]
     assert np.isfinite(list(row.values())).all()
-    save_policy(run.policy, tmp_path / "policy")
+    save_policy(run.snapshot_policy(), tmp_path / "policy")
     loaded = load_policy(tmp_path)
     space.seed(0)
     for observation in (space.sample() for _ in range(5)):
-        assert loaded.act(observation) == run.policy.act(observation)
+        assert loaded.act(observation) == run.snapshot_policy().act(observation)
     assert loaded.spec.layout.shape == run.envs.layout.shape
 
 
@@ -58,13 +58,13 @@ def test_every_action_space_trains_and_survives_saving(name, tmp_path):
     space = ACTIONS[name]
     run = training(lambda: Spaces(OBSERVATIONS["vector"], space), **SMALL)
     iterate(run, 2)
-    save_policy(run.policy, tmp_path / "policy")
+    save_policy(run.snapshot_policy(), tmp_path / "policy")
     loaded = load_policy(tmp_path)
     batch = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
     for is_deterministic in (True, False):
         actions = loaded.act(batch, deterministic=is_deterministic)
         assert all(space.contains(np.asarray(action, space.dtype) if space.shape else action) for action in actions)
-    np.testing.assert_array_equal(loaded.act(batch), run.policy.act(batch))
+    np.testing.assert_array_equal(loaded.act(batch), run.snapshot_policy().act(batch))
     np.testing.assert_allclose(loaded.act(batch[0]), loaded.act(batch)[0], rtol=1e-5, atol=1e-6)
 
 
@@ -101,8 +101,8 @@ def test_a_batch_of_dicts_acts_like_its_samples():
     run = training(lambda: Spaces(OBSERVATIONS["dict"], ACTIONS["box"]), **SMALL)
     samples = [OBSERVATIONS["dict"].sample() for _ in range(3)]
     batch = {key: np.stack([sample[key] for sample in samples]) for key in samples[0]}
-    expected = np.stack([run.policy.act(sample) for sample in samples])
-    np.testing.assert_allclose(run.policy.act(batch), expected, atol=1e-6)
+    expected = np.stack([run.snapshot_policy().act(sample) for sample in samples])
+    np.testing.assert_allclose(run.snapshot_policy().act(batch), expected, atol=1e-6)
 
 
 def test_unsupported_spaces_are_named():
@@ -163,7 +163,7 @@ def test_masks_hold_over_many_samples_and_in_evaluation(tmp_path):
     rollout = run.collector.collect()
     assert rollout.action.numel() > 100_000 and Masked.forbidden == 0
     assert rollout.mask.gather(-1, rollout.action.unsqueeze(-1)).all()
-    assert evaluate_policy(run.policy, run.make_env, episodes=20).return_mean >= 0 and Masked.forbidden == 0
+    assert evaluate_policy(run.snapshot_policy(), run.make_env, episodes=20).return_mean >= 0 and Masked.forbidden == 0
 
 
 def test_masks_from_a_method_and_for_several_choices():
@@ -212,9 +212,9 @@ def test_a_mask_for_actions_that_cannot_be_counted_is_refused(name):
     run = training(Maskless, **SMALL)
     Maskless.gives_mask = True
     with pytest.raises(SpoError, match=sentence):
-        evaluate_policy(run.policy, run.make_env, episodes=1)
+        evaluate_policy(run.snapshot_policy(), run.make_env, episodes=1)
     with pytest.raises(SpoError, match=sentence):
-        run.policy.act(run.envs.observation[0], action_mask=np.ones(2))
+        run.snapshot_policy().act(run.envs.observation[0], action_mask=np.ones(2))
 
 
 def test_masks_of_a_vector_environment_are_refused_and_not_ignored():

@@ -198,7 +198,7 @@ def test_a_run_of_an_earlier_version_keeps_its_backend_and_its_wrappers(backend,
 
 def test_evaluation_plays_whole_games():
     run = training("Breakout", **SHORT)
-    result = evaluate_policy(run.policy, run.make_env, episodes=1, deterministic=False)
+    result = evaluate_policy(run.snapshot_policy(), run.make_env, episodes=1, deterministic=False)
     assert result.lengths[0] > 60
 
 
