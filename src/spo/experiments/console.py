@@ -35,7 +35,7 @@ def print_missing(results: Results) -> None:
 def print_plan(plan: Plan, out: Path, slots: int) -> None:
     results = Results(Sweep(out, plan))
     left = [cell for cell, run in results.runs.items() if run.state != "finished"]
-    print(f"{plan.title}\n{plan.note or 'complete'}")
+    print(f"{plan.title}\n{plan.note or 'the whole of it, nothing reduced'}")
     for cell in sort_longest_first(plan, left, results):
         print(f"  {cell}")
     seconds = clock(seconds_of_all(plan, left, results, slots))
