@@ -17,7 +17,7 @@ from rich.table import Table
 from spo.config.config import Config
 from spo.errors import ConfigError, SpoError
 from spo.experiments.compare import SETTINGS, given_settings
-from spo.experiments.executors.local import ONE_CORE, SECONDS_TO_STOP
+from spo.experiments.executors.local import ONE_CORE, stop_processes
 from spo.experiments.plan import check_seeds, path_component
 from spo.runs.directory import RunDirectory
 from spo.runtime import signals
@@ -47,7 +47,7 @@ def tune(config: Config, words: Sequence[str], out: Path | None, trials: int, se
     out = out or Path("runs") / f"tune-{path_component(config.env)}-{config.objective}"
     search = Search(config.env, fixed_settings(config, words), seeds, trials)
     begin(out, search)
-    with RunDirectory(out).locked(), signals.handled():
+    with RunDirectory(out).locked(), signals.install_handlers():
         study = open_study(out)
         free_abandoned(study)
         run_workers(out, min(slots, trials), study)
@@ -109,23 +109,10 @@ def run_workers(out: Path, slots: int, study: "optuna.Study") -> None:
         print(f"stopped; the same command goes on in {out}", file=sys.stderr)
         raise
     finally:
-        stop_workers(workers)
+        stop_processes(workers)
     print_ended(study, told)
     if all(worker.returncode for worker in workers):
         raise SpoError(f"no process could carry out a trial; {out / 'output.txt'} has what they said")
-
-
-def stop_workers(workers: list[subprocess.Popen]) -> None:
-    """Ask every process that still runs to save and end, and end it if it does not."""
-    for worker in workers:
-        worker.terminate()
-    deadline = time.monotonic() + SECONDS_TO_STOP
-    for worker in workers:
-        try:
-            worker.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            worker.kill()
-            worker.wait()
 
 
 def print_ended(study: "optuna.Study", told: set[int]) -> None:
