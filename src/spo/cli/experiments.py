@@ -92,6 +92,32 @@ def compare(words: list[str]) -> None:
 
 
 @dataclass(frozen=True)
+class TuneArguments:
+    """Searches the settings that follow from none of your flags: the width of the ratio bound, learning rate, epochs,
+    minibatches, horizon, entropy and depth. Every setting of `spo train` may follow, and is then fixed."""
+
+    env: Annotated[str, tyro.conf.Positional]
+    """A registered Gymnasium id."""
+    trials: int = 50
+    """How many sets of settings are tried."""
+    seeds: int = 1
+    """Runs of each; the median of their returns counts."""
+    jobs: fields.OptionalCount = None
+    """Trials at once (unset: one per core)."""
+    out: fields.OptionalPath = None
+    """The directory of the search; what is done in it is not done again (unset: runs/tune-ENV-OBJECTIVE)."""
+
+
+@command("tune ENV", "search settings with Optuna")
+def tune(words: list[str]) -> None:
+    from spo.experiments.tune import tune
+
+    given, settings = parse(TuneArguments, words, "spo tune", return_unknown_args=True)
+    config = parse_train([given.env, *settings])
+    tune(config, settings, given.out, given.trials, given.seeds, given.jobs)
+
+
+@dataclass(frozen=True)
 class PackArguments:
     """Keeps of a sweep's finished runs what tables, figures and reports need: settings, numbers, and binned curves."""
 

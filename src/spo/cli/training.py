@@ -160,6 +160,27 @@ def evaluate(given: EvalArguments) -> None:
 
 
 @dataclass(frozen=True)
+class PushArguments:
+    """Uploads a run's policy, settings and a card to the Hugging Face Hub; spo.load("hf://user/name") loads it."""
+
+    run: Annotated[str, tyro.conf.Positional]
+    """A run directory."""
+    name: Annotated[str, tyro.conf.Positional]
+    """Where to: user/name."""
+    video: fields.OptionalText = None
+    """A film of the policy to put beside it (spo eval --video makes one)."""
+    private: bool = False
+    """Makes a new repository that others cannot see."""
+
+
+@command("push RUN NAME", "upload a run's policy to the Hugging Face Hub", PushArguments)
+def push(given: PushArguments) -> None:
+    from spo.runs.hub import push
+
+    print(f"pushed; spo.load({push(given.run, given.name, given.video, given.private)!r}) loads it")
+
+
+@dataclass(frozen=True)
 class ObjectivesArguments:
     """Lists the policy objectives with their formulas and settings."""
 

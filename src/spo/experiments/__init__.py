@@ -1,1 +1,1 @@
-"""Many runs: plans, sweeps, executors, results, statistics, figures and the report."""
+"""Sweeps: plans, executors, results, statistics, figures, the report, and the search for settings."""

@@ -35,7 +35,7 @@ def print_missing(results: Results) -> None:
 def print_plan(plan: Plan, out: Path, slots: int) -> None:
     results = Results(Sweep(out, plan))
     left = [cell for cell, run in results.runs.items() if run.state != "finished"]
-    print(f"{plan.title}\n{plan.note or 'complete'}")
+    print(f"{plan.title}\n{plan.note or 'the whole of it, nothing reduced'}")
     for cell in sort_longest_first(plan, left, results):
         print(f"  {cell}")
     seconds = clock(seconds_of_all(plan, left, results, slots))
@@ -83,7 +83,7 @@ def progress_table(sweep: Sweep, running: set[Cell]) -> Table:
     failed = {cell: status.get("reason") for cell, status in statuses.items() if status.get("state") == "failed"}
     done = sum(status.get("state") == "finished" for status in statuses.values())
     title = f"{done} of {len(statuses)} done, {len(failed)} failed"
-    table = Table("run", "steps", "steps/s", "time left", "ratio deviation", title=title)
+    table = Table("run", "steps", "steps/s", "time left", "return", "ratio deviation", title=title)
     for cell in sorted(running):
         table.add_row(escape(str(cell)), *progress(sweep, cell))
     for cell, reason in failed.items():
@@ -92,13 +92,15 @@ def progress_table(sweep: Sweep, running: set[Cell]) -> Table:
 
 
 def progress(sweep: Sweep, cell: Cell) -> list[str]:
-    """Steps, steps per second, time left and ratio deviation of a running run."""
+    """Steps, steps per second, time left, return and ratio deviation of a running run."""
     last = sweep.run(cell).last_metrics()
     if last is None:
         return ["starting"]
     total, speed = sweep.plan.config(cell).total_steps, last["env_steps"] / last["wall_time"]
     left = clock((total - last["env_steps"]) / speed)
-    return [f"{last['env_steps']:,} of {total:,}", f"{speed:,.0f}/s", f"{left} left", f"{last['ratio_deviation']:.3g}"]
+    reached = f"return {last['return_mean']:.1f}" if "return_mean" in last else "no episode ended"
+    steps, deviation = f"{last['env_steps']:,} of {total:,}", f"ratio deviation {last['ratio_deviation']:.3g}"
+    return [steps, f"{speed:,.0f}/s", f"{left} left", reached, deviation]
 
 
 def result_table(results: Results) -> Table:

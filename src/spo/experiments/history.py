@@ -34,7 +34,8 @@ Curve = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class History:
-    """What tables, figures and reports need of a finished run. Rows are let go: a whole suite's would fill memory."""
+    """What tables, figures and reports need of a finished run. Keeps arrays only: the rows of a whole suite
+    would not fit memory."""
 
     numbers: Mapping[str, object]  # as summary.json has them
     episodes: Curve  # in each bin, of the returns: count, mean, std (NaN where the count is 0)

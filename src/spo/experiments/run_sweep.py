@@ -27,7 +27,7 @@ def bench(
     retry_failed: bool = False,
     dry_run: bool = False,
 ) -> None:
-    """Carries out what is left of a plan, whatever else the directory was asked for, and prints its table."""
+    """Run what is left of a plan, whatever else the directory was asked for, and print its table."""
     slots = (os.cpu_count() or 1) if jobs is None else jobs
     if slots < 1:
         raise SpoError(f"--jobs {jobs} is not accepted: it must be a whole number of at least 1")
@@ -57,7 +57,7 @@ def write_tables(directory: Path, results: Results) -> None:
 
 
 def find_remaining(sweep: Sweep, retry_failed: bool) -> list[Cell]:
-    """The cells that are neither finished nor, unless they are to be tried again, failed."""
+    """List the cells that are neither finished nor, unless they are to be tried again, failed."""
     results = Results(sweep)
     for run in results.runs.values():
         if run.state == "damaged" and was_packed(run.directory):
@@ -68,7 +68,7 @@ def find_remaining(sweep: Sweep, retry_failed: bool) -> list[Cell]:
 
 
 def check_settings(sweep: Sweep) -> None:
-    """A run that is there must be the one that the plan asks for."""
+    """Refuse a directory with a run that is not the one that the plan asks for."""
     for cell in sweep.plan.cells():
         run = sweep.run(cell)
         if run.config.exists():

@@ -19,7 +19,7 @@ UNKNOWN, DEEP, CNN, RESNET = 300, 300, 2700, 40_000
 
 
 def seconds_of(plan: Plan, cell: Cell, results: Results | None = None) -> float:
-    """How long the run will take."""
+    """How long the run will take, in seconds."""
     config = plan.config(cell)
     speed = results and _measured_speed(results, cell)
     return config.total_steps / speed if speed else config.total_steps / 1e6 * _guess(config)
@@ -40,12 +40,12 @@ def _guess(config) -> float:
 
 
 def sort_longest_first(plan: Plan, cells: list[Cell], results: Results) -> list[Cell]:
-    """So that no long run is left alone at the end; equals stay in the plan's order."""
+    """Sort by the longest processing time first, to shorten the makespan; equals stay in the plan's order."""
     return sorted(cells, key=lambda cell: -seconds_of(plan, cell, results))
 
 
 def seconds_of_all(plan: Plan, cells: list[Cell], results: Results, slots: int) -> float:
-    """When all of them will be done, one after the other on so many cores."""
+    """Seconds until all of the runs are done, on so many cores."""
     ends = [0.0] * max(1, slots)
     for cell in sort_longest_first(plan, cells, results):
         ends[ends.index(min(ends))] += seconds_of(plan, cell, results)

@@ -1,4 +1,4 @@
-"""Carries out one run of a sweep: python -m spo.experiments.worker DIR TASK VARIANT SEED."""
+"""One run of a sweep as a process: python -m spo.experiments.worker DIR TASK VARIANT SEED."""
 
 from spo.runtime import library_env
 
@@ -24,7 +24,7 @@ SECONDS_TO_WAIT = 30.0
 
 
 def run_cell(path: Path, cell: Cell) -> None:
-    """Starts the run, or goes on with it; a refusal is left in its status."""
+    """Start the run, or go on with it; a refusal is left in its status."""
     sweep = Sweep.open(path)
     run = sweep.run(cell)
     _wait_until_free(run)

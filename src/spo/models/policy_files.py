@@ -64,6 +64,19 @@ def _policy_folders(path: Path) -> list[Path]:
     return [folder for folder in (path / "policy", path, *checkpoints) if os.path.exists(folder / "policy.json")]
 
 
+def largest_tensors(directory: Path, encoder: str | None = None) -> int:
+    """How many bytes policy.safetensors may have, by what the folder's policy.json says; nonsense is refused."""
+    try:
+        described = parse_json(read_bounded(directory / "policy.json", LARGEST_TEXT))
+        _check_named(directory, described["encoder"], encoder)
+        spec = PolicySpec.from_json(described, encoder)
+        return LARGEST_HEADER + sum(blank.nbytes for blank in spec.blank_tensors(spec.blank_network()).values())
+    except EncoderNotNamed:
+        raise
+    except Exception as error:  # whatever a stranger's description provokes is damage
+        raise CorruptRunError(f"policy.json describes no policy: {type(error).__name__}: {error}")
+
+
 def _loaded(directory: Path, encoder: str | None) -> Policy:
     """The description comes first: it says how large the tensors may be, and they must be just what it says."""
     described = parse_json(read_bounded(directory / "policy.json", LARGEST_TEXT))

@@ -13,15 +13,19 @@ from spo.evaluation import Evaluation, OnStep, evaluate_policy
 from spo.models.policy import Policy
 from spo.models.policy_files import load_newest_policy
 from spo.runs.directory import RunDirectory
+from spo.runs.hub import is_address, load_from_hub
 from spo.runs.record import RunRecord, check_wrappers_repeated
 from spo.runtime.files import write_json, writing
 
 
 def load(run: str | os.PathLike, encoder: str | None = None) -> Policy:
-    """The policy of a run directory: the final one, or until there is one that of the newest checkpoint, which is told.
+    """The policy of a run directory: the final one, or until there is one that of the newest checkpoint, which is told;
+    or that of hf://user/name on the Hugging Face Hub.
 
     Runs no code and imports nothing that a file names: an encoder that is a module of yours must be named again.
     """
+    if is_address(run):
+        return load_from_hub(run, encoder)
     policy, folder = load_newest_policy(run, encoder)
     if folder.parent.parent.name == "checkpoints" and folder.parent.name.isdecimal():
         print(f"{run} has not finished: this is its policy after iteration {int(folder.parent.name)}", file=sys.stderr)

@@ -45,13 +45,18 @@ class Local:
         return {cell: code not in (0, 2) for cell, code in ended.items()}
 
     def stop(self) -> None:
-        for process in self.processes.values():
-            process.terminate()
-        deadline = time.monotonic() + SECONDS_TO_STOP
-        for process in self.processes.values():
-            try:
-                process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        stop_processes(list(self.processes.values()))
         self.processes.clear()
+
+
+def stop_processes(processes: list[subprocess.Popen]) -> None:
+    """Ask every process that still runs to save and end, and end it if it does not."""
+    for process in processes:
+        process.terminate()
+    deadline = time.monotonic() + SECONDS_TO_STOP
+    for process in processes:
+        try:
+            process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

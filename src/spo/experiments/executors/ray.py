@@ -94,7 +94,7 @@ def _check_reachable(address: str) -> None:
 
 
 def run_on_node(path: str, plan: bytes, cell: tuple[str, str, int]) -> tuple[int, bytes | None]:
-    """On a node: works in the shared directory, or in one of its own whose run it brings back."""
+    """Run a cell on a node: in the shared directory, or in one of its own, whose run is brought back."""
     if _is_shared(Path(path), plan):
         return _run_worker(Path(path), cell), None
     with tempfile.TemporaryDirectory() as own:

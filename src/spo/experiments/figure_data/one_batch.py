@@ -55,7 +55,7 @@ def one_thread() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Problem:
-    """A policy, and what it did in a batch of random states, praised and blamed at random."""
+    """A policy, and what it did in a batch of random states, with random advantages."""
 
     parameters: FlatParameters
     distribution: Gaussian

@@ -1,0 +1,213 @@
+"""A search for settings with Optuna: trials side by side, a table, Optuna's plots, and the best settings as a file."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from spo.config.config import Config
+from spo.errors import ConfigError, SpoError
+from spo.experiments.compare import SETTINGS, given_settings
+from spo.experiments.executors.local import ONE_CORE, stop_processes
+from spo.experiments.plan import check_seeds, path_component
+from spo.runs.directory import RunDirectory
+from spo.runtime import signals
+from spo.runtime.files import replace_file, write_json, writing
+
+if TYPE_CHECKING:
+    import optuna
+
+    from spo.experiments.tune_worker import Search
+
+INSTALL = "pip install 'simple-policy-optimization[tune]'"
+SECONDS_BETWEEN_LOOKS = 0.5
+PLOTS = ("plot_optimization_history", "plot_slice")
+
+
+def tune(config: Config, words: Sequence[str], out: Path | None, trials: int, seeds: int, jobs: int | None) -> None:
+    """Search the settings that the user has not fixed, or go on with a search; leave best.toml and a table."""
+    if importlib.util.find_spec("optuna") is None:
+        raise SpoError(f"spo tune needs: {INSTALL}")
+    from spo.experiments.tune_worker import Search, open_study
+
+    check_seeds(seeds)
+    slots = (os.cpu_count() or 1) if jobs is None else jobs
+    for name, value in (("--trials", trials), ("--jobs", slots)):
+        if value < 1:
+            raise ConfigError(f"{name} {value} is not accepted: it must be a whole number of at least 1")
+    out = out or Path("runs") / f"tune-{path_component(config.env)}-{config.objective}"
+    search = Search(config.env, fixed_settings(config, words), seeds, trials)
+    begin(out, search)
+    with RunDirectory(out).locked(), signals.install_handlers():
+        study = open_study(out)
+        free_abandoned(study)
+        run_workers(out, min(slots, trials), study)
+    finish(out, search, study)
+
+
+def fixed_settings(config: Config, words: Sequence[str]) -> dict[str, object]:
+    """What is not searched: whatever the user named, and what a preset does not decide."""
+    flags = [word.partition("=")[0].removeprefix("--").replace("-", "_") for word in words if word.startswith("--")]
+    named = {name: getattr(config, name) for name in flags if name in SETTINGS}
+    common = {name: getattr(config, name) for name in ("preset", "objective", "steps")}
+    fixed = given_settings(config) | named | common
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in fixed.items()}
+
+
+def begin(out: Path, search: "Search") -> None:
+    """Write what is searched, or check that the directory's search is the same one."""
+    from spo.experiments.tune_worker import Search
+
+    file = out / "search.json"
+    if os.path.isfile(file):
+        try:
+            known = Search.read(out)
+        except (OSError, TypeError, ValueError) as error:
+            raise SpoError(f"{file} is not a search: {error}")
+        if replace(known, trials=search.trials) != search:
+            raise ConfigError(f"--out {out} holds another search; name another directory")
+    elif os.path.isdir(out) and any(out.iterdir()):
+        raise ConfigError(f"--out {out} is not empty and holds no search.json; name a new directory")
+    with writing(f"--out {out}"):
+        out.mkdir(parents=True, exist_ok=True)
+        write_json(file, search.as_json())
+
+
+def free_abandoned(study: "optuna.Study") -> None:
+    """Trials that were running when a process died are counted as failed, and their settings tried again."""
+    from optuna.trial import TrialState
+
+    for trial in study.get_trials(states=(TrialState.RUNNING,)):
+        study.tell(trial.number, state=TrialState.FAIL)
+        study.enqueue_trial(trial.params)
+
+
+# Processes
+
+
+def run_workers(out: Path, slots: int, study: "optuna.Study") -> None:
+    """Start the processes that carry out trials, and say how far they are until they have ended."""
+    command = [sys.executable, "-P", "-m", "spo.experiments.tune_worker", str(out)]
+    with (out / "output.txt").open("a") as output:
+        quiet = {"stdout": output, "stderr": subprocess.STDOUT, "env": os.environ | ONE_CORE, "process_group": 0}
+        workers = [subprocess.Popen([*command, str(n), str(os.getpid())], **quiet) for n in range(slots)]
+    told: set[int] = set()
+    try:
+        while any(worker.poll() is None for worker in workers):
+            print_ended(study, told)
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+    except KeyboardInterrupt:
+        print(f"stopped; the same command goes on in {out}", file=sys.stderr)
+        raise
+    finally:
+        stop_processes(workers)
+    print_ended(study, told)
+    if all(worker.returncode for worker in workers):
+        raise SpoError(f"no process could carry out a trial; {out / 'output.txt'} has what they said")
+
+
+def print_ended(study: "optuna.Study", told: set[int]) -> None:
+    """A line for each trial that has ended since the last look."""
+    for trial in study.get_trials(deepcopy=False):
+        if trial.state.is_finished() and trial.number not in told:
+            told.add(trial.number)
+            print(f"trial {trial.number}: {describe_trial(trial)}", file=sys.stderr, flush=True)
+
+
+# Results
+
+
+def finish(out: Path, search: "Search", study: "optuna.Study") -> None:
+    """Print the table; write the best settings and Optuna's plots."""
+    from optuna.trial import TrialState
+
+    completed = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    if not completed:
+        raise SpoError(f"no trial was completed; {out / 'output.txt'} and {out / 'trials'} say why")
+    Console().print(trial_table(study))
+    best = dict(search.settings) | as_settings(study.best_params)
+    with writing(str(out)):
+        replace_file(out / "best.toml", as_toml(best).encode())
+    paths = draw_plots(study, out)
+    print("\n".join(map(str, [out / "best.toml", *paths])))
+    print(f"spo train {search.env} --config {out / 'best.toml'} trains with the best settings")
+
+
+def as_settings(params: Mapping[str, object]) -> dict[str, object]:
+    """A trial's choices as settings."""
+    from spo.experiments.tune_worker import NETWORKS
+
+    return {name: list(NETWORKS[value]) if name == "hidden" else value for name, value in params.items()}
+
+
+def describe_trial(trial: "optuna.trial.FrozenTrial") -> str:
+    """What became of a trial, and what it had chosen."""
+    result = f"return {trial.value:.1f}" if trial.value is not None else trial.state.name.lower()
+    return ", ".join([result, *(f"{name} {_short(value)}" for name, value in trial.params.items())])
+
+
+def trial_table(study: "optuna.Study", most: int = 10) -> Table:
+    """The best trials first."""
+    trials = sorted(study.get_trials(deepcopy=False), key=lambda trial: -_value_of(trial))
+    names = list(dict.fromkeys(name for trial in trials for name in trial.params))
+    states = [trial.state.name.lower() for trial in trials]
+    title = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+    table = Table("trial", "median return", *names, title=f"{len(trials)} trials: {title}")
+    for trial in trials[:most]:
+        result = f"{trial.value:.1f}" if trial.state.name == "COMPLETE" else trial.state.name.lower()
+        table.add_row(str(trial.number), result, *(_short(trial.params.get(name, "")) for name in names))
+    return table
+
+
+def _value_of(trial: "optuna.trial.FrozenTrial") -> float:
+    return trial.value if trial.state.name == "COMPLETE" else float("-inf")
+
+
+def _short(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def as_toml(settings: Mapping[str, object]) -> str:
+    """The settings as a file that `spo train --config` takes."""
+    lines = [f"{name} = {_toml_value(value)}\n" for name, value in settings.items() if value is not None]
+    return "# The best settings that spo tune found.\n" + "".join(lines)
+
+
+def _toml_value(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_toml_value(str(key))} = {_toml_value(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml_value, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    # A basic string of TOML escapes as JSON does.
+    return json.dumps(value) if isinstance(value, str) else repr(value)
+
+
+def draw_plots(study: "optuna.Study", out: Path) -> list[Path]:
+    """Optuna's own plots, where matplotlib is there to draw them."""
+    if importlib.util.find_spec("matplotlib") is None:
+        return []
+    import warnings
+
+    import optuna.visualization.matplotlib as plots
+
+    from spo.experiments.figures.style import pyplot
+
+    plt, paths = pyplot(), [out / f"{name.removeprefix('plot_')}.png" for name in PLOTS]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Optuna calls its plots experimental
+        for name, path in zip(PLOTS, paths):
+            getattr(plots, name)(study)
+            plt.savefig(path, dpi=120, bbox_inches="tight")
+            plt.close("all")
+    return paths

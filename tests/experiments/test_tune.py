@@ -1,0 +1,98 @@
+"""A search for settings: what is searched and what is fixed, how it goes on after a kill, and the best as a file."""
+
+import json
+import tomllib
+
+import pytest
+
+from spo import cli
+from spo.cli.training import parse_train
+from spo.errors import SpoError
+
+optuna = pytest.importorskip("optuna")
+
+from spo.experiments import tune as tuning
+from spo.experiments.tune_worker import Search, open_study, run_trial, search_space, suggest
+
+TINY = ["--preset", "classic", "--envs", "2", "--hidden", "8", "--critic-hidden", "8", "--compile", "off"]
+SMALL = [*TINY, "--horizon", "32", "--minibatches", "2", "--epochs", "1", "--steps", "640"]
+
+
+def make_search(*words: str, trials: int = 2, seeds: int = 1) -> Search:
+    config = parse_train(["CartPole-v1", *words])
+    return Search("CartPole-v1", tuning.fixed_settings(config, words), seeds, trials)
+
+
+def test_what_a_user_names_is_fixed_and_the_rest_is_searched():
+    """Also what equals the preset's value; the width is that of the objective."""
+    assert set(search_space(make_search(*TINY).config())) >= {"learning_rate", "epochs", "horizon", "epsilon", "hidden"}
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(0))
+    chosen = suggest(study.ask(), make_search(*SMALL))
+    assert set(chosen) == {"learning_rate", "entropy_coef", "epsilon"}
+    adaptive = make_search("--preset", "classic", "--objective", "spo-adaptive").config()
+    assert "deviation_target" in search_space(adaptive) and "epsilon" not in search_space(adaptive)
+    assert "hidden" not in search_space(parse_train(["Breakout", "--preset", "atari"]))
+
+
+@pytest.mark.parametrize("preset", ["classic", "mujoco", "atari"])
+def test_every_choice_is_a_configuration(preset):
+    search = Search("CartPole-v1" if preset != "atari" else "Breakout", {"preset": preset}, 1, 1)
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(0))
+    for _ in range(20):
+        config = search.config(**suggest(study.ask(), search))
+        assert config.batch_size % config.minibatches == 0
+
+
+def test_a_trial_is_the_median_of_its_seeds(tmp_path):
+    search = make_search(*SMALL, seeds=2)
+    trial = open_study(tmp_path).ask()
+    value = run_trial(trial, search, tmp_path)
+    runs = [tmp_path / "trials" / "0" / seed for seed in ("1", "2")]
+    assert all(json.loads((run / "status.json").read_text())["state"] == "finished" for run in runs)
+    assert 0 < value < 500
+
+
+def test_a_search_goes_on_where_it_stopped(tmp_path, capsys):
+    """A trial that died with its process is tried again; the best settings are a file that training takes."""
+    out = tmp_path / "search"
+    tuning.begin(out, make_search(*SMALL, trials=2))
+    died = open_study(out).ask()
+    suggest(died, make_search(*SMALL))
+    cli.dispatch(["tune", "CartPole-v1", *SMALL, "--trials", "3", "--jobs", "1", "--out", str(out)])
+    study = open_study(out)
+    states = [trial.state.name for trial in study.get_trials()]
+    assert states[0] == "FAIL" and len(states) == 3 and "COMPLETE" in states[1:]
+    assert study.get_trials()[1].params == died.params
+    best = tomllib.loads((out / "best.toml").read_text())
+    assert best["learning_rate"] == study.best_params["learning_rate"] and best["horizon"] == 32
+    assert parse_train(["CartPole-v1", "--config", str(out / "best.toml")]).epsilon == study.best_params["epsilon"]
+    assert "median return" in capsys.readouterr().out and (out / "optimization_history.png").stat().st_size > 1000
+    with pytest.raises(SpoError, match="holds another search"):
+        cli.dispatch(["tune", "CartPole-v1", *SMALL, "--gamma", "0.9", "--out", str(out)])
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--trials", "0"), "--trials 0 is not accepted: it must be a whole number of at least 1"),
+        (("--seeds", "0"), "--seeds 0 is not accepted"),
+        (("--wings", "2"), "Unrecognized options: --wings"),
+    ],
+)
+def test_refusals(tmp_path, words, sentence):
+    with pytest.raises(SpoError, match=sentence):
+        cli.dispatch(["tune", "CartPole-v1", *words, "--out", str(tmp_path / "new")])
+    (tmp_path / "mine").touch()
+    with pytest.raises(SpoError, match="is not empty and holds no search.json"):
+        cli.dispatch(["tune", "CartPole-v1", "--out", str(tmp_path)])
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(SpoError, match="spo tune needs: pip install 'simple-policy-optimization"):
+        tuning.tune(parse_train(["CartPole-v1"]), [], None, 1, 1, 1)
+
+
+def test_settings_of_every_kind_as_toml():
+    values = {"env_arg": {"a b": 1}, "hidden": [8, 8], "paper": True, "objective": 'a"\\b', "gamma": 0.99, "lam": 1e-05}
+    assert tomllib.loads(tuning.as_toml(values | {"epsilon": None})) == values
