@@ -16,7 +16,7 @@ FILES = ("config.json", "status.json", "metrics.jsonl", "episodes.jsonl", "summa
 """A run is looked at again when one of them has changed."""
 STATES = ("running", "silent", "finished", "interrupted", "failed", "damaged", "starting")
 """What a run can be; one is silent that says it is running and has not written for a while."""
-NOT_COMPARED = ("env", "seed", "out", "config", "quiet", "objective", "env_arg")
+NOT_COMPARED = ("env", "seed", "out", "config", "quiet", "objective", "profile", "tensorboard", "keep", "threads")
 """Settings that have a place of their own, or no part in what a run comes to."""
 SPARK_POINTS, SPARK_WIDTH = 32, 400
 SPARK_HEAD, LARGEST_CURVES = 2**15, 2**21
@@ -54,6 +54,7 @@ class Glance:
     sweep: str = ""  # the key of the sweep that it belongs to
     variant: str = ""
     is_packed: bool = False
+    written: float = 0.0  # when status.json was
     problems: tuple[str, ...] = ()
 
     @property
@@ -76,7 +77,13 @@ def look(key: str, place: Place, sweep: str = "") -> Glance:
     own["state"], own["reason"] = _state(place, config, status, own)
     variant = unquote(place.parts[-2]) if sweep and len(place.parts) > 1 else ""
     name = "/".join(place.parts) or place.root.name
-    return Glance(key, name, sweep=sweep, variant=variant, is_packed=bool(summary), problems=tuple(problems), **own)
+    own |= {"sweep": sweep, "variant": variant, "is_packed": bool(summary), "problems": tuple(problems)}
+    return Glance(key, name, written=_written(place), **own)
+
+
+def _written(place: Place) -> float:
+    signature = place.signature("status.json") or place.signature("config.json")
+    return signature[2] / 1e9 if signature else 0.0
 
 
 def _read(place: Place, name: str, problems: list[str]) -> dict:
@@ -198,8 +205,7 @@ def _state(place: Place, config: dict, status: dict, own: dict) -> tuple[str, st
     state, reason = status.get("state", "starting"), status.get("reason")
     if state not in STATES:
         return "damaged", f"status.json says {show(state)}"
-    signature = place.signature("status.json")
-    age = time.time() - signature[2] / 1e9 if signature else 0.0
+    age = time.time() - _written(place)
     usual = 20 * own["wall_time"] / own["iterations"] if own["iterations"] > 0 and own["wall_time"] > 0 else 0.0
     if state == "running" and age > PATIENCE + usual:
         return "silent", f"nothing was written for {show_duration(age)}"

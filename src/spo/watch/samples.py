@@ -113,4 +113,4 @@ def _check(iteration: int, tensors: dict[str, np.ndarray]) -> RatioSample:
 def _within_sight(values: np.ndarray) -> np.ndarray:
     """Take numbers as plots can draw them: NaN for those that are not finite or beyond all measure."""
     values = values.astype(np.float64)
-    return np.where(np.abs(values) < 1e30, values, np.nan)
+    return np.where(np.abs(values) < 1e40, values, np.nan)

@@ -17,6 +17,8 @@ LARGEST = 1e100
 """No metric or return reaches it, and sums of smaller numbers are finite."""
 MOST_ROWS, MOST_POINTS, BINS = 8192, 4096, 512
 """Beyond these, two neighbours become one."""
+FEWEST, MOST_PARTS = 5, 160
+"""Episodes in a part of a run, and parts of it, that a mean is drawn of."""
 
 
 def parse_row(line: bytes) -> dict | None:
@@ -148,9 +150,14 @@ class EpisodeTable:
         return self._points[:, 0].copy(), self._points[:, 1].copy()
 
     def curve(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Steps, mean and standard deviation of the bins in which episodes ended."""
-        count, sums, squares = self.moments
-        known = count > 0
-        mean = sums[known] / count[known]
-        variance = np.maximum(squares[known] / count[known] - mean**2, 0.0)
-        return (np.arange(1, BINS + 1) * self.width)[known], mean + self.origin, np.sqrt(variance)
+        """Steps, mean and standard deviation of parts of the run in which enough episodes ended to average."""
+        known = np.flatnonzero(self.moments[0] > 0)
+        if not len(known):
+            return np.empty(0), np.empty(0), np.empty(0)
+        enough = max(FEWEST, self.count / MOST_PARTS)
+        part = ((np.cumsum(self.moments[0, known]) - 1) // enough).astype(np.int64)
+        starts = np.flatnonzero(np.diff(part, prepend=-1))
+        count, sums, squares = np.add.reduceat(self.moments[:, known], starts, axis=1)
+        mean = sums / count
+        ends = known[np.append(starts[1:] - 1, len(known) - 1)]
+        return (ends + 1) * self.width, mean + self.origin, np.sqrt(np.maximum(squares / count - mean**2, 0.0))
