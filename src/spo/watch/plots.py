@@ -6,7 +6,9 @@ from bokeh.models import (
     BasicTickFormatter,
     BoxZoomTool,
     DataRange1d,
+    Grid,
     HoverTool,
+    InlineStyleSheet,
     LinearAxis,
     LinearScale,
     LogAxis,
@@ -42,12 +44,16 @@ def make_figure(
         min_width=200,
         tools=[*tools, ResetTool(), SaveTool()],
         toolbar_location="above",
+        toolbar_inner=True,
         x_range=x_range or DataRange1d(range_padding=0.02),
         y_range=y_range or DataRange1d(range_padding=0.08),
         min_border=4,
         **options,
     )
     plot.toolbar.logo, plot.toolbar.autohide = None, True
+    plot.toolbar.stylesheets = [
+        InlineStyleSheet(css=":host(.bk-inner) { background: var(--card); border-radius: 6px; }")
+    ]
     plot.toolbar.active_drag, plot.toolbar.active_scroll = tools[1], None
     plot.xaxis.formatter = NumeralTickFormatter(format="0.[00]a")
     plot.outline_line_color = None
@@ -72,6 +78,11 @@ def set_log_scale(plot: figure, is_log: bool) -> None:
         return
     plot.y_scale = LogScale() if is_log else LinearScale()
     axis = LogAxis() if is_log else LinearAxis(formatter=BasicTickFormatter())
-    axis.update(minor_tick_line_color=None, major_label_text_font_size=FONT)
+    style = {
+        "major_label_text_font_size": FONT,
+        "axis_label_text_font_size": FONT,
+        "axis_label_text_font_style": "normal",
+    }
+    axis.update(axis_label=plot.yaxis[0].axis_label, minor_tick_line_color=None, **style)
     plot.left = [axis]
-    plot.ygrid.axis = axis
+    plot.center = [part for part in plot.center if part not in plot.ygrid] + [Grid(dimension=1, axis=axis)]

@@ -61,7 +61,9 @@ def list_differences(glances: Iterable[Glance]) -> dict[str, str]:
         names = dict.fromkeys(name for glance in own for name in glance.settings)
         differing = [name for name in names if len({glance.settings.get(name) for glance in own}) > 1]
         for glance in own:
-            parts = [f"{name.replace('_', ' ')} {glance.settings[name]}" for name in differing if name in glance.settings]
+            parts = [
+                f"{name.replace('_', ' ')} {glance.settings[name]}" for name in differing if name in glance.settings
+            ]
             rest = f" and {len(parts) - MOST_DIFFERENCES} more" if len(parts) > MOST_DIFFERENCES else ""
             found[glance.key] = " · ".join(parts[:MOST_DIFFERENCES]) + rest
     return found

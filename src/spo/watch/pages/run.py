@@ -92,8 +92,10 @@ class RunPage(Page):
         return [self.facts, self.smoothing, self.scale, self.across, *self.figures.values(), self.settings]
 
     def describe(self) -> dict[str, object]:
-        titles = [{"name": panel.name, "title": panel.title, "lines": self._legend(panel)} for panel in self.panels]
-        return {"figures": titles, "layout": "run"}
+        return {"figures": [self._describe_panel(panel) for panel in self.panels]}
+
+    def _describe_panel(self, panel: Panel) -> dict[str, object]:
+        return {"parts": [panel.name], "title": panel.title, "lines": self._legend(panel)}
 
     def _legend(self, panel: Panel) -> list[dict[str, object]]:
         own = [{"label": line.label, "colour": line.colour, "is_bound": line.is_bound} for line in panel.lines]
@@ -167,14 +169,18 @@ class RunPage(Page):
 
     def _show_missing(self) -> None:
         asked = self.argument("run")
-        self.show_notes([f"There is no run {asked} here; it may have been deleted." if asked else "There is no run yet."])
+        self.show_notes(
+            [f"There is no run {asked} here; it may have been deleted." if asked else "There is no run yet."]
+        )
         if not self.key and not asked and (run := self.find_run()):
             self.key = run.key
 
     def _list_hints(self, run: Glance, history: History) -> list[str]:
         if history.is_packed:
             return ["This run is packed: its curves are means of parts of the run, and single episodes are not kept."]
-        return ["No iteration is over yet."] if not history.metrics.count and run.state in ("starting", "running") else []
+        return (
+            ["No iteration is over yet."] if not history.metrics.count and run.state in ("starting", "running") else []
+        )
 
     def _send_rows(self, run: Glance, history: History) -> None:
         """Send the rows that came since the last time, or all of them if what was sent is not so any more."""

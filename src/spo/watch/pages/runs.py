@@ -141,7 +141,9 @@ class RunsPage(Page):
             element("td", draw_progress(glance.share), element("small", _progress(glance)), class_="progress-cell"),
             element("td", show_number(glance.speed), class_="number"),
             element("td", show_clock(glance.seconds_left), class_="number"),
-            element("td", draw_spark(glance.spark), " ", element("b", show_number(glance.last_return)), class_="number"),
+            element(
+                "td", draw_spark(glance.spark), " ", element("b", show_number(glance.last_return)), class_="number"
+            ),
             element("td", _deviation(glance), class_="number"),
         )
 
