@@ -37,6 +37,7 @@ usage: spo COMMAND [...]
   spo objectives        list the policy objectives
   spo figures NAME      draw a figure of the paper (spo figures --help lists them)
   spo report DIR        make one page of a sweep's results (spo bench and spo compare make sweeps)
+  spo watch [DIR ...]   show runs and their trust region live in the browser
   spo theory            check the paper's theorems on small random MDPs
   spo --version         print the version
 
@@ -189,6 +190,12 @@ def report_command(arguments: list[str]) -> None:
         print(path)
 
 
+def watch_command(arguments: list[str]) -> None:
+    from spo.watch.command import WatchArguments, watch
+
+    watch(parse(WatchArguments, arguments, "spo watch"))
+
+
 def theory_command(arguments: list[str]) -> None:
     from pathlib import Path
 
@@ -210,6 +217,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "objectives": objectives_command,
     "figures": figures_command,
     "report": report_command,
+    "watch": watch_command,
     "theory": theory_command,
 }
 

@@ -46,7 +46,9 @@ class Place:
             descriptor = os.open(self.root, DIRECTORY)
             try:
                 for part in self.parts:
-                    descriptor = _step_into(descriptor, part)
+                    inner = os.open(part, DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
+                    os.close(descriptor)
+                    descriptor = inner
                 return _open_plain(descriptor, name)
             finally:
                 os.close(descriptor)
@@ -54,13 +56,6 @@ class Place:
             return None
         except (OSError, ValueError) as error:
             raise UnreadableFileError(f"{name} cannot be read: {_reason(error)}")
-
-
-def _step_into(parent: int, name: str) -> int:
-    try:
-        return os.open(name, DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
-    finally:
-        os.close(parent)
 
 
 def _open_plain(directory: int, name: str) -> int:

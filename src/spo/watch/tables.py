@@ -57,21 +57,18 @@ class MetricTable:
 
     def add_numbers(self, numbers: list[float]) -> None:
         self._pending.append(numbers)
+        if self.count == MOST_ROWS:
+            self._halve()  # what is pending then waits for more
         if len(self._pending) < self.merged:
             return
-        merged = merge_rows(np.array(self._pending)[None])[0] if self.merged > 1 else numbers
-        self._pending = []
         if self.count == len(self._values):
-            self._make_room()
-        self._values[self.count] = merged
-        self.count += 1
-
-    def _make_room(self) -> None:
-        if self.count < MOST_ROWS:
             self._values = np.concatenate([self._values, np.empty_like(self._values)])
-            return
+        self._values[self.count] = merge_rows(np.array(self._pending)[None])[0] if self.merged > 1 else numbers
+        self.count, self._pending = self.count + 1, []
+
+    def _halve(self) -> None:
         self.generation, self.merged, self.count = self.generation + 1, 2 * self.merged, self.count // 2
-        self._values[: self.count] = merge_rows(self._values.reshape(self.count, 2, -1))
+        self._values[: self.count] = merge_rows(self._values[: 2 * self.count].reshape(self.count, 2, -1))
 
     def column(self, name: str, start: int = 0) -> np.ndarray:
         """Copy a metric from a row on; NaN where a row has none."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from bokeh.models import RadioButtonGroup, Range1d, Select, Slider, Toggle, UIElement
 
+from spo.errors import printable
 from spo.watch.clouds import FAN_LEGEND, LEGEND, Side
 from spo.watch.glance import Glance
 from spo.watch.page import Page
@@ -156,7 +157,7 @@ class TrustRegionPage(Page):
 
 
 def _label(run: Glance) -> str:
-    return f"{run.task} · {name_of(run.objective)} · seed {run.seed} · {run.name}"[:160]
+    return printable(f"{run.task} · {name_of(run.objective)} · seed {run.seed} · {run.name}")[:160]
 
 
 def _find_partner(run: Glance | None, glances: Iterable[Glance]) -> str:
