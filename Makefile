@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-long test-processors test-integrations scan-integrations bench-guard same-numbers lint clean
+.PHONY: demo test test-long test-processors test-integrations scan-integrations bench-guard same-numbers lint types wheel relocate-mutations clean
 
 demo: $(VENV)/.runs
 	$(VENV)/bin/spo compare Humanoid-v4 --objectives spo ppo-clip --paper --steps 100k --hidden 256 256 128 128 64 64
@@ -30,8 +30,26 @@ same-numbers: $(VENV)/.tests
 	$(VENV)/bin/python benchmarks/same_numbers.py $(BASE)
 
 lint: $(VENV)/.tests
-	$(VENV)/bin/ruff check src tests benchmarks
-	$(VENV)/bin/ruff format --check src tests benchmarks
+	$(VENV)/bin/ruff check src tests benchmarks examples
+	$(VENV)/bin/ruff format --check src tests benchmarks examples
+
+types: $(VENV)/.tests
+	$(VENV)/bin/mypy
+
+relocate-mutations: $(VENV)/.tests
+	$(VENV)/bin/python tests/relocate.py
+
+# Installs what users would, into an empty environment, and trains there from another directory.
+wheel: $(VENV)/.runs
+	rm -rf build/wheel && mkdir -p build/wheel/elsewhere
+	$(VENV)/bin/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
+	$(PYTHON) -m venv build/wheel/venv
+	build/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt build/wheel/*.whl
+	cd build/wheel/elsewhere && ../venv/bin/spo --version
+	cd build/wheel/elsewhere && ../venv/bin/spo train CartPole-v1 --preset classic --steps 4k --compile off --out run
+	cd build/wheel/elsewhere && ../venv/bin/spo eval run --episodes 2
+	cd build/wheel/elsewhere && ../venv/bin/spo bench smoke --dry-run
+	build/wheel/venv/bin/python -c 'import importlib.resources, spo; assert importlib.resources.files(spo).joinpath("py.typed").is_file()'
 
 $(VENV)/.runs: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than 3.11; name a newer one with PYTHON=..."; exit 2; }

@@ -8,7 +8,7 @@ and the ratio to the in-process backend.
 
 import argparse
 
-from measure import best_speeds, prepared
+from lib.measure import best_speeds, prepared
 
 
 def main() -> None:

@@ -8,9 +8,9 @@ Prints the mean return of every fifth of the training and how far the paths are 
 difference. Runs that are finished are read, those that were stopped are resumed.
 """
 
-from spo import libraries
+from spo.runtime import library_env
 
-libraries.prepare()  # as the command line does
+library_env.set_library_env()  # as the command line does
 
 import argparse
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 
 import spo
-from spo.envs.making import EnvMaker
-from spo.presets import make_config
-from spo.rundir import RunDirectory
-from spo.training import Training
+from spo.config.sources import make_config
+from spo.envs.make import EnvMaker
+from spo.runs.directory import RunDirectory
+from spo.trainer import Trainer
 
 PATHS = {"plain": {"compile": "off", "backend": "gymnasium", "threads": 1}, "fast": {"compile": "on"}}
 PARTS = 5
@@ -63,7 +63,7 @@ def apart(plain: np.ndarray, fast: np.ndarray) -> np.ndarray:
 
 def difference_of_losses(task: str) -> float:
     """The largest difference of any loss over one iteration from equal parameters and environments."""
-    trainings = [Training(make_config(task, steps=10**6, **path), EnvMaker(task, {})) for path in PATHS.values()]
+    trainings = [Trainer(make_config(task, steps=10**6, **path), EnvMaker(task, {})) for path in PATHS.values()]
     rows = []
     for training in trainings:
         training.choose_update_path()

@@ -5,13 +5,15 @@
 Ratios and not times, because machines differ; half of what was recorded still passes, because they are noisy.
 """
 
-from spo import libraries
+from spo.runtime import library_env
 
-libraries.prepare()  # as the command line does
+library_env.set_library_env()  # as the command line does
 
+import argparse
 import sys
 
 import torch
+
 from parts import measure
 
 ENV, HIDDEN = "HalfCheetah-v4", (64, 64)
@@ -44,4 +46,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     sys.exit(main())

@@ -8,9 +8,9 @@ second call goes on with those that are missing. "ppo-clip" is the host's own PP
 with the ratios' statistics, which the host does not keep.
 """
 
-from spo import libraries
+from spo.runtime import library_env
 
-libraries.prepare()
+library_env.set_library_env()
 
 import argparse
 import itertools

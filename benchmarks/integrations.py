@@ -18,8 +18,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from venvs import HERE, make_venv, pins_of
-
+from lib.venvs import HERE, make_venv, pins_of
 from spo.integrations.hosts import HOSTS, Host
 from spo.integrations.rewriting import find_expressions
 

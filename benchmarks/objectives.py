@@ -8,9 +8,8 @@ round of each counts. Prints steps/s and the ratio to SPO.
 
 import argparse
 
-from measure import best_speeds, prepared
-
-from spo.errors import Refusal
+from lib.measure import best_speeds, prepared
+from spo.errors import SpoError
 from spo.objectives import OBJECTIVES
 
 
@@ -23,7 +22,7 @@ def main() -> None:
     for name in OBJECTIVES:
         try:
             trainings[name] = prepared(arguments.env, objective=name)
-        except Refusal as refusal:  # not every objective goes with every action space
+        except SpoError as refusal:  # not every objective goes with every action space
             print(refusal)
     speeds = best_speeds(trainings, arguments.rounds, iterations=5)
     print(f"\n{arguments.env}, best of {arguments.rounds} rounds")

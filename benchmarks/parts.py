@@ -6,9 +6,9 @@ With one thread. Prints milliseconds per iteration (best of ten rounds through a
 and each share. Stepping alone means the same environments with the untrained policy's actions and nothing else.
 """
 
-from spo import libraries
+from spo.runtime import library_env
 
-libraries.prepare()  # as the command line does
+library_env.set_library_env()  # as the command line does
 
 import argparse
 import time
@@ -17,11 +17,11 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from spo.envs.making import EnvMaker
-from spo.losses import example_batch, make_batch
-from spo.presets import make_config
+from spo.algorithms.batch import example_batch, make_batch
+from spo.config.sources import make_config
+from spo.envs.make import EnvMaker
 from spo.rollout import gae
-from spo.training import Training
+from spo.trainer import Trainer
 
 ROUNDS = 10
 
@@ -39,7 +39,7 @@ def best(parts: dict[str, Callable[[], object]]) -> dict[str, float]:
 
 def measure(env: str, hidden: tuple[int, ...]) -> dict[str, float]:
     config = make_config(env, steps=10**7, hidden=hidden, threads=1)
-    training = Training(config, EnvMaker(env, {}))
+    training = Trainer(config, EnvMaker(env, {}))
     collector, horizon = training.collector, config.horizon
     rollout = collector.collect()
     masks = (rollout.terminated, rollout.done)

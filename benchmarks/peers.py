@@ -33,15 +33,14 @@ import os
 import sys
 from pathlib import Path
 
-from chart import draw_comparison, draw_scaling
-from compare import compare, print_table
-from launch import Failed
-from scaling import scaling
-from sweep import sweep
-from tasks import DEFAULT_TASKS, TASKS
-from venvs import HERE, PEERS, python_of, set_up
-
-from spo.recording import machine, versions
+from lib.chart import draw_comparison, draw_scaling
+from lib.compare import compare, print_table
+from lib.launch import Failed
+from lib.scaling import scaling
+from lib.sweep import sweep
+from lib.tasks import DEFAULT_TASKS, TASKS
+from lib.venvs import HERE, PEERS, python_of, set_up
+from spo.runs.record import machine, versions
 
 
 def circumstances() -> dict[str, object]:

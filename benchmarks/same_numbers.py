@@ -6,6 +6,7 @@ Policies must be equal byte by byte, rows of metrics and episodes too, apart fro
 compared under their new ones. Exit code 1 if anything differs.
 """
 
+import argparse
 import hashlib
 import json
 import os
@@ -105,7 +106,7 @@ def read_run(directory: Path) -> dict[str, object]:
 
 
 def read_rows(path: Path) -> list[dict[str, float]]:
-    from spo.rundir import FORMER_NAMES  # late: the older package imports this file too, for its environments
+    from spo.runs.directory import FORMER_NAMES
 
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     return [{FORMER_NAMES.get(name, name): row[name] for name in row if name not in TIMES} for row in rows]
@@ -149,4 +150,6 @@ def main(commit: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("commit", help="what the working tree is compared with")
+    sys.exit(main(parser.parse_args().commit))

@@ -1,8 +1,8 @@
 """Settings of every test: libraries, threads, examples, what is long, and what is closed."""
 
-from spo import libraries
+from spo.runtime import library_env
 
-libraries.prepare()
+library_env.set_library_env()
 
 import pytest
 import torch

@@ -14,12 +14,23 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from spo import libraries
+from spo.runtime import library_env
 
-libraries.prepare()
+library_env.set_library_env()
 
 HERE = Path(__file__).parent
-TESTS = ("learning", "probes", "improve", "trust_region", "encoders", "objectives", "mujoco", "resume", "results")
+sys.path.insert(0, str(HERE / "helpers"))
+TESTS = (
+    "test_learning.py",
+    "test_probes.py",
+    "test_objectives.py",
+    "algorithms/test_minibatch_update.py",
+    "algorithms/test_trpo.py",
+    "models/test_encoders.py",
+    "envs/test_mujoco.py",
+    "runs/test_resume.py",
+    "experiments/test_published_results.py",
+)
 """Test files, each with numbers of one of the libraries."""
 AVX512 = "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR X86_V4".split()
 
@@ -108,7 +119,7 @@ def probed(environment: dict[str, str]) -> dict[str, str]:
 
 
 def run_tests(name: str, environment: dict[str, str], options: list[str]) -> bool:
-    files = [str(HERE / f"test_{file}.py") for file in TESTS]
+    files = [str(HERE / file) for file in TESTS]
     done = subprocess.run([sys.executable, "-m", "pytest", *files, *options], env=os.environ | environment)
     print(f"{name}: {'passed' if done.returncode == 0 else 'FAILED'}", flush=True)
     return done.returncode == 0

@@ -1,36 +1,55 @@
 """The shape of the code: imports point one way, functions stay short, nothing unsafe is loaded."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import spo
+
 SOURCE = Path(__file__).parent.parent / "src" / "spo"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
-# A module may import from its own layer (without cycles) and from those to its right.
+# A package or module of the top may import from its own layer (without cycles) and from those below it.
 LAYERS = [
     {"cli", "__main__"},
-    {"api", "bench", "doctor", "theory"},
-    {"trainer"},
-    {"profile"},
-    {"recording"},
-    {"training"},
-    {"presets"},
-    {"checks"},
-    {"trust_region", "evaluation", "metrics"},
-    {"improve", "checkpoint"},
-    {"losses", "policy"},
-    {"rollout"},
-    {"networks", "envs", "normalize", "rundir"},
+    {"watch"},
+    {"experiments", "theory"},
+    {"runs"},
+    {"evaluation", "trainer"},
+    {"algorithms", "rollout"},
+    {"models", "envs"},
     {"config"},
-    {"encoders"},
-    {"distributions", "flags", "spaces"},
-    {"integrations"},
-    {"objectives", "seeding", "errors", "interrupts", "libraries", "speed"},
+    {"objectives", "spaces", "runtime", "errors", "integrations"},
 ]
 DEPTH = {name: depth for depth, layer in enumerate(LAYERS) for name in layer}
-WITHOUT_TORCH = {"libraries", "rundir", "checkpoint", "interrupts", "errors", "seeding", "normalize", "flags", "theory"}
+# The same inside experiments, whose files are many.
+EXPERIMENTS = [
+    {"report"},
+    {"run_sweep", "compare", "pack", "figures"},
+    {"console", "command_lines", "executors", "verdict", "figure_data"},
+    {"run_time", "scores", "agreement", "worker"},
+    {"results", "random_scores"},
+    {"sweep", "history"},
+    {"plan", "statistics"},
+]
+READ_WITHOUT_TORCH = (
+    "spo.runs.directory",
+    "spo.runs.summary",
+    "spo.runs.checkpoint",
+    "spo.runtime.files",
+    "spo.experiments.results",
+    "spo.experiments.report.page",
+    "spo.experiments.figures",
+    "spo.envs.shared_memory",
+    "spo.envs.subproc",
+    "spo.theory.findings",
+    "spo.watch.command",
+    "spo.watch.text",
+    "spo.watch.catalogue",
+)
 
 
 def name_of(path: Path) -> str:
@@ -75,31 +94,40 @@ def test_integrations_need_the_objectives_alone():
             assert own_imports(path) <= {"integrations", "objectives", "errors"}, path
 
 
-def test_what_reads_runs_needs_no_torch():
-    for path in MODULES:
-        if name_of(path) in WITHOUT_TORCH:
-            assert not any(name.split(".")[0] == "torch" for name in imports(path)), path
-    objectives = {name.split(".")[0] for name in imports(SOURCE / "objectives.py")}
-    assert objectives <= {
-        "torch",
-        "inspect",
-        "collections",
-        "dataclasses",
-        "functools",
-        "importlib",
-        "math",
-        "types",
-        "typing",
-    }
+def test_files_of_experiments_point_one_way():
+    depth = {name: number for number, layer in enumerate(EXPERIMENTS) for name in layer}
+    for path in (SOURCE / "experiments").rglob("*.py"):
+        name = path.relative_to(SOURCE / "experiments").parts[0].removesuffix(".py")
+        others = {other.split(".")[2] for other in imports(path) if other.startswith("spo.experiments.")} & set(depth)
+        for other in others - {name}:
+            assert depth[other] > depth[name], f"{name} imports {other}"
+
+
+@pytest.mark.parametrize("module", READ_WITHOUT_TORCH)
+def test_what_reads_runs_or_steps_environments_needs_no_torch(module):
+    code = f"import sys, {module}; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"]
+
+
+def test_objectives_need_torch_alone():
+    found = {name.split(".")[0] for name in imports(SOURCE / "objectives.py")}
+    own = {"inspect", "collections", "dataclasses", "functools", "importlib", "math", "types", "typing"}
+    assert found <= {"torch", *own}
 
 
 def test_importing_the_package_is_light():
-    import subprocess
-    import sys
-
-    code = "import sys, spo, spo.rundir; print('torch' in sys.modules, 'gymnasium' in sys.modules)"
+    code = "import sys, spo, spo.runs.directory; print('torch' in sys.modules, 'gymnasium' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+def test_type_checkers_see_the_names_that_are_imported_when_used():
+    tree = ast.parse((SOURCE / "__init__.py").read_text())
+    (guarded,) = [node for node in tree.body if isinstance(node, ast.If)]
+    seen = {alias.name: node.module for node in guarded.body for alias in node.names}
+    assert seen == spo._HOME | dict.fromkeys(spo._MODULES, "spo")
+    assert all(getattr(spo, name) is not None for name in spo.__all__) and set(spo.__all__) == set(seen)
 
 
 def functions():

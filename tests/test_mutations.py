@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from relocate import relocate
+
 HERE = Path(__file__).parent
 SOURCE = HERE.parent / "src"
 MUTATIONS = tomllib.loads((HERE / "mutations.toml").read_text())["mutation"]
@@ -31,6 +33,32 @@ def test_the_record_is_true(mutation):
 
 def test_no_guard_is_recorded_twice():
     assert len({mutation["guard"] for mutation in MUTATIONS}) == len(MUTATIONS)
+
+
+ENTRY = """# Guards
+
+[[mutation]]
+guard = "One."
+file = "a.py"
+old = "    return 1"
+new = "    return 2"
+test = "test_a.py::test_one[x]"
+"""
+
+
+def test_a_line_and_a_test_that_moved_are_followed(tmp_path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "b.py").write_text("def f():\n    return 1\n")
+    (tmp_path / "runs" / "test_b.py").write_text("def test_one(x):\n    assert x\n")
+    record, lost = relocate(ENTRY, tmp_path, tmp_path)
+    assert lost == [] and record == ENTRY.replace('"a.py"', '"runs/b.py"').replace("test_a.py", "runs/test_b.py")
+    assert relocate(record, tmp_path, tmp_path) == (record, [])
+
+
+def test_a_line_that_changed_is_told(tmp_path):
+    (tmp_path / "a.py").write_text("def f():\n    return 3\n")
+    (tmp_path / "test_a.py").write_text("def test_one(x):\n    assert x\n")
+    assert relocate(ENTRY, tmp_path, tmp_path) == (ENTRY, ["One. its line stands in 0 files"])
 
 
 @pytest.mark.long

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from spo import objectives
-from spo.losses import LARGEST_LOG_RATIO, bounded
+from spo.algorithms.losses import LARGEST_LOG_RATIO, bounded
 
 positive = st.floats(0.01, 10)
 advantages = st.one_of(positive, positive.map(lambda x: -x))
@@ -461,3 +461,45 @@ def test_truly_ppo_penalizes_the_kl_where_the_trigger_says(a, delta, kl, r, alph
     assert variable.grad.item() == pytest.approx(-alpha * is_triggered)
     assert slope(lambda x, y: objectives.truly_ppo(x, y, scalar(kl), delta=delta, alpha=alpha), r, a) == a
     assert value(lambda x, y: objectives.truly_ppo(x, y, scalar(kl), delta=delta, alpha=0.0), r, a) == r * a
+
+
+def test_the_guarded_ratio_is_the_trainers():
+    log_ratio = torch.tensor([-200.0, -1.0, 0.0, 0.3, 14.9, 15.0, 15.1, 50.0, 90.0, 1e4], requires_grad=True)
+    ratio = objectives.ratio_of(log_ratio)
+    torch.testing.assert_close(ratio, bounded(log_ratio).exp(), rtol=2e-6, atol=0)
+    assert torch.equal(ratio[:6], log_ratio[:6].exp())
+    (slope,) = torch.autograd.grad(ratio.sum(), log_ratio)
+    assert slope.isfinite().all() and torch.equal(slope, ratio)
+
+
+@pytest.mark.parametrize("name", ["spo", "ppo-clip", "ppo-rb", "aspo"])
+def test_an_evaluated_objective_neither_overflows_nor_changes_a_bit(name):
+    log_ratio = torch.tensor([-0.5, 0.1, 0.4, 50.0, 90.0, 1e5], requires_grad=True)
+    advantage = torch.tensor([1.0, -2.0, 0.5, 1.0, -1.0, 0.0])
+    values = objectives.evaluate(name, log_ratio, advantage, epsilon=0.3)
+    plain = objectives.OBJECTIVES[name].function(log_ratio.exp(), advantage, epsilon=0.3)
+    assert torch.equal(values[:3], plain[:3]) and not plain.isfinite().all()
+    (slope,) = torch.autograd.grad(values.sum(), log_ratio)
+    assert values.isfinite().all() and slope.isfinite().all()
+
+
+def test_an_evaluated_objective_gets_what_it_asks_for():
+    samples = torch.tensor([0.1, -0.2]), torch.tensor([1.0, -1.0]), torch.tensor([0.01, 0.02])
+    values = objectives.evaluate("ppo-penalty", samples[0], samples[1], kl=samples[2], beta=3.0)
+    assert torch.equal(values, objectives.ppo_penalty(samples[0].exp(), *samples[1:], beta=3.0))
+
+
+@pytest.mark.parametrize(
+    "name, log_ratio, advantage, given, words",
+    [
+        ("spo", torch.zeros(4), torch.zeros(4, 1), {}, r"advantage has the shape \(4, 1\) and log_ratio \(4,\)"),
+        ("tr-ppo", torch.zeros(4), torch.zeros(4), {"kl": torch.zeros(1)}, r"kl has the shape \(1,\)"),
+        ("tr-ppo", torch.zeros(4), torch.zeros(4), {}, "'tr-ppo' asks for kl; give it by that name"),
+        ("spo", [0.1], torch.zeros(1), {}, "log_ratio is a list; accepted is a torch.Tensor"),
+        ("spo", torch.zeros(4), torch.zeros(4), {"epsilonn": 1}, "'spo' has no setting 'epsilonn'; it has epsilon"),
+        ("spoo", torch.zeros(4), torch.zeros(4), {}, "objective 'spoo' is unknown; accepted: spo,"),
+    ],
+)
+def test_an_evaluation_that_cannot_be(name, log_ratio, advantage, given, words):
+    with pytest.raises(ValueError, match=words):
+        objectives.evaluate(name, log_ratio, advantage, **given)

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from probes import Counting, iterate, training
-from spo.errors import Refusal
-from spo.seeding import episode_seed
+from spo.errors import SpoError
+from spo.runtime.seeding import episode_seed
 
 
 class TimeValue:
@@ -159,5 +159,5 @@ def raising(result):
 def test_a_faulty_environment_is_named(fault, words):
     Counting.made, Faulty.fault = 0, staticmethod(fault)
     run = training(Faulty, envs=3, horizon=20, minibatches=4)
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(SpoError, match=words):
         iterate(run, 1)

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from probes import Catch, Masked, Spaces, iterate, training
-from spo.encoders import resnet18
-from spo.errors import Refusal
+from spo.errors import SpoError
 from spo.evaluation import evaluate_policy
+from spo.models.encoders import resnet18
+from spo.models.policy_files import load_policy, save_policy
 from spo.objectives import OBJECTIVES
-from spo.policy import load_policy, save_policy
 from spo.spaces import Image, ObservationLayout
 
 S = gym.spaces
@@ -107,11 +107,11 @@ def test_a_batch_of_dicts_acts_like_its_samples():
 
 def test_unsupported_spaces_are_named():
     for space in (S.Text(3), S.Sequence(S.Discrete(2)), S.Dict({"a": S.Graph(S.Discrete(2), None)})):
-        with pytest.raises(Refusal, match="observation space .* is not supported"):
+        with pytest.raises(SpoError, match="observation space .* is not supported"):
             training(lambda space=space: Spaces(space, ACTIONS["box"]))
-    with pytest.raises(Refusal, match="action space .* is not supported; accepted are Box of floats, Discrete, Multi"):
+    with pytest.raises(SpoError, match="action space .* is not supported; accepted are Box of floats, Discrete, Multi"):
         training(lambda: Spaces(OBSERVATIONS["vector"], S.Dict({"a": S.Discrete(2)})))
-    with pytest.raises(Refusal, match="--encoder nature needs images of at least 36 × 36, these have 12 × 12"):
+    with pytest.raises(SpoError, match="--encoder nature needs images of at least 36 × 36, these have 12 × 12"):
         training(lambda: Spaces(BYTES, ACTIONS["box"]), encoder="nature")
 
 
@@ -184,7 +184,7 @@ def test_a_mask_that_forbids_everything_is_named():
             observation, info = super().shown()
             return observation, {"action_mask": info["action_mask"] * (self.time < 3)}
 
-    with pytest.raises(Refusal, match="environment 0 gave the action mask .* not all of them false .its step 3"):
+    with pytest.raises(SpoError, match="environment 0 gave the action mask .* not all of them false .its step 3"):
         training(Stuck, **SMALL).collector.collect()
 
 
@@ -204,19 +204,19 @@ def test_a_mask_for_actions_that_cannot_be_counted_is_refused(name):
             return observation, info | ({"action_mask": np.ones(2, np.int8)} if Maskless.gives_mask else {})
 
     sentence = f"an action mask is not accepted for action space {name}.*: it must be Discrete or MultiDiscrete"
-    with pytest.raises(Refusal, match=sentence):
+    with pytest.raises(SpoError, match=sentence):
         training(Maskless, **SMALL)
-    with pytest.raises(Refusal, match=sentence):
+    with pytest.raises(SpoError, match=sentence):
         training(lambda: gym.vector.SyncVectorEnv([Maskless] * SMALL["envs"]), **SMALL)
     Maskless.gives_mask = False
     run = training(Maskless, **SMALL)
     Maskless.gives_mask = True
-    with pytest.raises(Refusal, match=sentence):
+    with pytest.raises(SpoError, match=sentence):
         evaluate_policy(run.policy, run.make_env, episodes=1)
-    with pytest.raises(Refusal, match=sentence):
+    with pytest.raises(SpoError, match=sentence):
         run.policy.act(run.envs.observation[0], action_mask=np.ones(2))
 
 
 def test_masks_of_a_vector_environment_are_refused_and_not_ignored():
-    with pytest.raises(Refusal, match="action masks of a vector environment are not read"):
+    with pytest.raises(SpoError, match="action masks of a vector environment are not read"):
         training(lambda: gym.vector.SyncVectorEnv([Masked] * SMALL["envs"]), **SMALL)

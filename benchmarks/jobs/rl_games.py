@@ -22,7 +22,7 @@ SCRATCH = tempfile.TemporaryDirectory()
 """The agent opens a TensorBoard file whether it writes to it or not."""
 
 
-class InProcess(IVecEnv):
+class SyncVecEnv(IVecEnv):
     def __init__(self, job: Job):
         self.envs = in_process(job)
 
@@ -55,7 +55,7 @@ class Builder(A2CBuilder):
 
 
 def prepare(job: Job) -> Ready:
-    envs = InProcess(job)
+    envs = SyncVecEnv(job)
     vecenv.register("in-process", lambda *_, **__: envs)
     env_configurations.register(job.env, {"vecenv_type": "in-process", "env_creator": None})
     model_builder.register_network("own_critic", Builder)

@@ -1,13 +1,12 @@
 """This project: `ppo-clip`, with the threads and the backend that it chooses by itself."""
 
-from spo import libraries
+from spo.runtime import library_env
 
-libraries.prepare()  # as the command line does
-
-from measure import prepared, speed
+library_env.set_library_env()  # as the command line does
 
 from jobs.job import ONE_BY_ONE, TOGETHER, Job, Ready, run
-from spo.training import Training
+from lib.measure import prepared, speed
+from spo.trainer import Trainer
 
 
 def prepare(job: Job) -> Ready:
@@ -16,16 +15,16 @@ def prepare(job: Job) -> Ready:
     return Ready(lambda iterations: speed(training, iterations), *way_of_stepping(training))
 
 
-def step_as_asked(training: Training, job: Job) -> None:
+def step_as_asked(training: Trainer, job: Job) -> None:
     """As other libraries step, if that is asked for."""
     if job.backend == ONE_BY_ONE:
         training.envs.envs.task = None
 
 
-def way_of_stepping(training: Training) -> tuple[str, int]:
+def way_of_stepping(training: Trainer) -> tuple[str, int]:
     if training.backend != "gymnasium":
         return training.backend, training.threads
-    return TOGETHER if training.envs.task else ONE_BY_ONE, training.envs.threads
+    return TOGETHER if training.envs.can_use_threads else ONE_BY_ONE, training.envs.stepping_threads
 
 
 def settings(job: Job) -> dict[str, object]:

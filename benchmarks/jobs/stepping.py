@@ -4,20 +4,20 @@ The very same steps, because steps differ: on Humanoid-v4 those of a policy that
 than those of an untrained one, which falls at once and starts again in the air.
 """
 
-from spo import libraries
+from spo.runtime import library_env
 
-libraries.prepare()  # as for training
+library_env.set_library_env()  # as for training
 
 from jobs.job import Job, Ready, run
 from jobs.spo import settings, step_as_asked, way_of_stepping
-from spo.envs.making import EnvMaker
-from spo.presets import make_config
-from spo.training import Training
+from spo.config.sources import make_config
+from spo.envs.make import EnvMaker
+from spo.trainer import Trainer
 
 
 def prepare(job: Job) -> Ready:
     config = make_config(job.env, steps=10**7, **settings(job))
-    leader, follower = (Training(config, EnvMaker(job.env, {})) for _ in range(2))
+    leader, follower = (Trainer(config, EnvMaker(job.env, {})) for _ in range(2))
     leader.choose_update_path()
     step_as_asked(follower, job)
     made, step = [], leader.envs.step

@@ -1,13 +1,32 @@
-"""The one exception that users meet."""
+"""The exceptions that users meet: SpoError, and a kind for each thing that a program may want to tell apart."""
+
+import difflib
+from collections.abc import Iterable
 
 LONGEST = 2000
 
 
-class Refusal(Exception):
+class SpoError(Exception):
     """Something that the project declines to do, told in one sentence that names the value and what is accepted."""
 
     def __init__(self, sentence: str):
         super().__init__(printable(sentence))
+
+
+class ConfigError(SpoError):
+    """A setting that is unknown, out of range, or does not go with another or with the environment's spaces."""
+
+
+class EnvError(SpoError):
+    """An environment that cannot be made, raised, hung, or returned what no environment may."""
+
+
+class DivergenceError(SpoError):
+    """Training whose numbers stopped being finite."""
+
+
+class CorruptRunError(SpoError):
+    """A file of a run, a checkpoint or a policy that is damaged or not what a run leaves."""
 
 
 def printable(text: str) -> str:
@@ -21,3 +40,9 @@ def _cut(text: str) -> str:
 
 def _visible(letter: str) -> str:
     return " " if letter.isspace() else ascii(letter)[1:-1]
+
+
+def suggest(name: str, accepted: Iterable[str]) -> str:
+    """Name the accepted word that is nearest to a wrong one, in brackets for a sentence; nothing if none is near."""
+    nearest = difflib.get_close_matches(name[:100].lower(), list(accepted), n=1)
+    return f" (did you mean {nearest[0]}?)" if nearest else ""

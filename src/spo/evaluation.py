@@ -2,19 +2,50 @@
 
 import ctypes.util
 import os
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
 
-from spo.envs.in_process import mask_of
-from spo.envs.making import MakeEnv
-from spo.errors import Refusal
-from spo.interrupts import stop_if_asked
-from spo.policy import Policy
-from spo.seeding import derived_seed
+from spo.envs.make import MakeEnv
+from spo.envs.sync import mask_of
+from spo.errors import EnvError, SpoError
+from spo.models.policy import Policy
+from spo.runtime.files import writing
+from spo.runtime.seeding import derived_seed
+from spo.runtime.signals import stop_if_asked
+
+OnStep = Callable[[int, int], None]
+"""Is told the episode and its step, both from 0 and 1 on, after every step of an evaluation."""
+
+
+class EvaluationProgress:
+    """A line on standard error that says how far an evaluation is: rewritten on a terminal, else every ten seconds."""
+
+    def __init__(self, episodes: int):
+        self.episodes, self.is_terminal = episodes, sys.stderr.isatty()
+        self.every = 0.5 if self.is_terminal else 10.0
+        self.next = time.monotonic() + 2 * self.every  # a short evaluation says nothing
+        self.has_printed = False
+
+    def __call__(self, episode: int, step: int) -> None:
+        if time.monotonic() < self.next:
+            return
+        self.next = time.monotonic() + self.every
+        text = f"episode {episode + 1} of {self.episodes}, step {step:,}"
+        start, end = ("\r\x1b[K", "") if self.is_terminal else ("", "\n")
+        print(f"{start}{text}", end=end, file=sys.stderr, flush=True)
+        self.has_printed = True
+
+    def close(self) -> None:
+        if self.has_printed and self.is_terminal:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)
@@ -39,22 +70,27 @@ def evaluate_policy(
     seed: int = 0,
     deterministic: bool = True,
     video: str | None = None,
+    max_steps: int | None = None,
+    on_step: OnStep = lambda episode, step: None,
 ) -> Evaluation:
-    """Plays whole episodes; with `video`, records them into one file."""
+    """Play whole episodes, or up to `max_steps` of each; with `video`, record them into one file."""
+    if video:
+        check_video(video)
     env = _recorded(make_env) if video else make_env(whole_games=True)
     frames: list[np.ndarray] = []
     policy.seed(seed)
     try:
-        played = [
-            play(policy, env, derived_seed(seed, "evaluation", episode), deterministic, _recorder(env, frames, video))
-            for episode in range(episodes)
-        ]
+        record = _recorder(env, frames, video)
+        played = []
+        for episode in range(episodes):
+            first = derived_seed(seed, "evaluation", episode)
+            played.append(play(policy, env, first, deterministic, record, max_steps, partial(on_step, episode)))
         if video:
             write_video(video, frames, env.metadata.get("render_fps", 30))
-    except Refusal:
+    except SpoError:
         raise
     except Exception as error:
-        raise Refusal(f"the environment raised {type(error).__name__} in an evaluation: {error}") from error
+        raise EnvError(f"the environment raised {type(error).__name__} in an evaluation: {error}") from error
     finally:
         env.close()
     returns, lengths = [list(column) for column in zip(*played)]
@@ -62,9 +98,15 @@ def evaluate_policy(
 
 
 def play(
-    policy: Policy, env: gym.Env, seed: int, deterministic: bool, on_frame: Callable[[], None]
+    policy: Policy,
+    env: gym.Env,
+    seed: int,
+    deterministic: bool,
+    on_frame: Callable[[], None],
+    max_steps: int | None = None,
+    on_step: Callable[[int], None] = lambda step: None,
 ) -> tuple[float, int]:
-    """One episode: its return and its length."""
+    """Play one episode, and return its return and its length."""
     observation, info = env.reset(seed=seed)
     total, length, done = 0.0, 0, False
     while not done:
@@ -72,7 +114,8 @@ def play(
         on_frame()
         action = policy.act(observation, deterministic, mask_of(env, info))
         observation, reward, terminated, truncated, info = env.step(action)
-        total, length, done = total + float(reward), length + 1, terminated or truncated
+        total, length, done = total + float(reward), length + 1, terminated or truncated or length + 1 == max_steps
+        on_step(length)
     on_frame()
     return total, length
 
@@ -88,17 +131,22 @@ def _recorded(make_env: MakeEnv) -> gym.Env:
         os.environ.setdefault("MUJOCO_GL", "egl" if ctypes.util.find_library("EGL") else "osmesa")
     try:
         return make_env(whole_games=True, render_mode="rgb_array")
-    except Refusal as error:
-        raise Refusal(f"--video cannot be recorded: {error}")
+    except SpoError as error:
+        raise SpoError(f"--video cannot be recorded: {error}")
+
+
+def check_video(path: str) -> None:
+    """Refuse, before anything is played, what could not be written in the end."""
+    if find_spec("imageio") is None or find_spec("imageio_ffmpeg") is None:
+        raise SpoError("--video needs: pip install 'simple-policy-optimization[video]'")
+    if Path(path).suffix != ".mp4":
+        raise SpoError(f"--video {path} is not accepted: the name must end in .mp4")
+    with writing(path):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
 
 
 def write_video(path: str, frames: list[np.ndarray], fps: int) -> None:
-    """Encodes the frames as H.264 in the container that the file name asks for."""
-    try:
-        import imageio.v2 as imageio
-    except ImportError:
-        raise Refusal("--video needs: pip install 'simple-policy-optimization[video]'")
-    if Path(path).suffix != ".mp4":
-        raise Refusal(f"--video {path} is not accepted: the name must end in .mp4")
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    """Encode the frames as H.264 in the container that the file name asks for."""
+    import imageio.v2 as imageio
+
     imageio.mimwrite(path, frames, fps=fps, macro_block_size=2)

@@ -30,6 +30,20 @@ SMALLEST_DEVIATION = 1e-6
 """What a mean |r − 1| counts as at least, where a width is fed back: of a policy that did not move."""
 
 
+LARGEST_LOG_RATIO = 15.0
+"""Where the value of a log-ratio is capped before it is exponentiated."""
+
+
+def ratio_of(log_ratio: Tensor) -> Tensor:
+    """exp(log r) with its value and slope capped at e¹⁵, as in the trainer: no overflow, and a way back.
+
+    Every ratio below the cap keeps its bits. A guard on the ratio itself would come too late: the gradient of an
+    exponential that has overflowed is 0·∞.
+    """
+    capped = LARGEST_LOG_RATIO + (log_ratio - log_ratio.detach())
+    return torch.where(log_ratio > LARGEST_LOG_RATIO, capped, log_ratio).exp()
+
+
 def namespace(array: Any) -> ModuleType:
     """The functions of an array's library: torch, or what the Python array API standard says."""
     return torch if isinstance(array, Tensor) else array.__array_namespace__()
@@ -319,3 +333,41 @@ def checked_function(function: object) -> Callable[..., Tensor]:
         if p.kind is p.KEYWORD_ONLY and not isinstance(p.default, int | float):
             raise LookupError(f"has a setting {p.name!r} without a number as default")
     return function
+
+
+def evaluate(name: str, log_ratio: Tensor, advantage: Tensor, **given: Any) -> Tensor:
+    """The named objective per sample, to maximise, as safe as in the trainer.
+
+    The ratio is `ratio_of(log_ratio)`. `given` holds the objective's settings, and what else it asks for (`kl`,
+    `old_log_prob`, …); all data must have one shape, because (B,) against (B, 1) would broadcast silently. A mistake
+    is a ValueError in one sentence.
+    """
+    try:
+        objective = find_objective(name)
+    except LookupError as error:
+        raise ValueError(f"objective {name!r} {error}")
+    data = {"log_ratio": log_ratio, "advantage": advantage} | {k: v for k, v in given.items() if k in INPUTS}
+    settings = {k: v for k, v in given.items() if k not in INPUTS}
+    _check_data(objective, data)
+    _check_names(objective, settings)
+    data |= {"ratio": ratio_of(log_ratio)}
+    return objective.function(*[data[name] for name in objective.inputs], **settings)
+
+
+def _check_data(objective: Objective, data: dict[str, Any]) -> None:
+    missing = [name for name in objective.inputs if name not in data and name != "ratio"]
+    if missing:
+        raise ValueError(f"objective {objective.name!r} asks for {', '.join(missing)}; give it by that name")
+    for name, value in data.items():
+        if not isinstance(value, Tensor):
+            raise ValueError(f"{name} is a {type(value).__name__}; accepted is a torch.Tensor")
+        if value.shape != data["log_ratio"].shape:
+            shapes = tuple(value.shape), tuple(data["log_ratio"].shape)
+            raise ValueError(f"{name} has the shape {shapes[0]} and log_ratio {shapes[1]}; accepted is one shape")
+
+
+def _check_names(objective: Objective, settings: dict[str, Any]) -> None:
+    own = settings_of(objective.function)
+    for name in settings:
+        if name not in own:
+            raise ValueError(f"objective {objective.name!r} has no setting {name!r}; it has {', '.join(own) or 'none'}")

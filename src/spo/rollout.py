@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spo.distributions import Distribution
 from spo.envs import Step, VecEnv
-from spo.errors import Refusal
-from spo.interrupts import stop_if_asked
-from spo.networks import Actor
-from spo.normalize import ObservationNormalizer, RewardNormalizer
+from spo.errors import SpoError
+from spo.models.actors import Actor
+from spo.models.distributions import Distribution
+from spo.models.normalization import ObservationNormalizer, RewardNormalizer
+from spo.runtime.signals import stop_if_asked
 
 
 class EpisodeRow(NamedTuple):
@@ -86,11 +86,11 @@ class Collector:
         self.clips_reward = clips_reward
         self.env_steps = 0
         self.observation = self._normalized(self._checked_start(envs.reset()))
-        self.mask = envs.mask
+        self.mask = envs.action_mask
 
     def collect(self) -> Rollout:
         """The next `horizon` steps of every environment."""
-        noise = self.distribution.noise(self.generator, (self.horizon, self.envs.count))
+        noise = self.distribution.noise(self.generator, (self.horizon, self.envs.num_envs))
         store = self._empty_store()
         self.actor.settle()
         episodes, finals = [], []
@@ -99,7 +99,7 @@ class Collector:
             params, value = self.actor(self.observation)
             self._check("output of the policy", params)
             if self.mask is not None:
-                params, store["mask"][t] = self.distribution.masked(params, self.mask), self.mask
+                params, store["mask"][t] = self.distribution.mask(params, self.mask), self.mask
             action = self.distribution.sample(params, noise[t])
             self._check("action", action)
             store["observation"][t], store["action"][t] = self.observation, action
@@ -107,14 +107,14 @@ class Collector:
             if value is not None:
                 store["value"][t] = value
             step = self.envs.step(self.distribution.to_env(action))
-            self.env_steps += self.envs.count
+            self.env_steps += self.envs.num_envs
             self._check_finite(step)
             episodes += [EpisodeRow(*episode, self.env_steps) for episode in step.episodes]
             store["reward"][t], store["terminated"][t] = step.reward, step.terminated
             store["truncated"][t] = step.truncated
             if step.final_observation is not None:
                 finals += self._finals(t, step)
-            self.observation, self.mask = self._normalized(step.observation), self.envs.mask
+            self.observation, self.mask = self._normalized(step.observation), self.envs.action_mask
         if value is None:
             store["value"][:] = self._values(store["observation"])
         self._check_rollout("value", store["value"], 0)
@@ -122,8 +122,8 @@ class Collector:
 
     def seam(self) -> int:
         """Starts anew with environments made anew: how many running episodes that cut."""
-        cut = int(np.count_nonzero(self.envs.totals.length))
-        self.observation, self.mask = self._normalized(self._checked_start(self.envs.seam())), self.envs.mask
+        cut = int(np.count_nonzero(self.envs.episodes.length))
+        self.observation, self.mask = self._normalized(self._checked_start(self.envs.rebuild())), self.envs.action_mask
         return cut
 
     def state(self) -> dict[str, object]:
@@ -139,13 +139,13 @@ class Collector:
     def restore(self, state: dict) -> dict[int, str]:
         """Goes on from there; why not, by environment, where a new episode had to start."""
         failures = self.envs.restore(state["envs"])
-        self.env_steps, self.mask = state["env_steps"], self.envs.mask
+        self.env_steps, self.mask = state["env_steps"], self.envs.action_mask
         self.generator.bit_generator.state = state["generator"]
         self.observation_normalizer.moments.restore(state["observation_moments"])
         self.reward_normalizer.restore(state["reward_normalizer"])
         self.observation = state["observation"].copy()
         if failures:
-            fresh = np.isin(np.arange(self.envs.count), list(failures))
+            fresh = np.isin(np.arange(self.envs.num_envs), list(failures))
             self.observation_normalizer.update(self.envs.observation, fresh)
             self.observation[fresh] = self.observation_normalizer(self.envs.observation)[fresh]
         return failures
@@ -182,7 +182,7 @@ class Collector:
         return self.observation_normalizer(observation)
 
     def _empty_store(self) -> dict[str, np.ndarray]:
-        leading = (self.horizon, self.envs.count)
+        leading = (self.horizon, self.envs.num_envs)
         float32, params_size = np.float32, self.distribution.params_size
         masks = {} if self.mask is None else {"mask": np.empty((*leading, params_size), bool)}
         return masks | {
@@ -208,8 +208,8 @@ class Collector:
         """Of a whole rollout (T, N), whose first row was there after so many steps of it."""
         if not np.isfinite(array).all():
             t, env = np.argwhere(~np.isfinite(array))[0]
-            step = self.env_steps // self.envs.count - self.horizon + steps_before + t
-            raise Refusal(f"the {what} of environment {env} is not finite ({array[t, env]}) at its step {step}")
+            step = self.env_steps // self.envs.num_envs - self.horizon + steps_before + t
+            raise SpoError(f"the {what} of environment {env} is not finite ({array[t, env]}) at its step {step}")
 
     def _check_finite(self, step: Step) -> None:
         self._check("observation", step.observation)
@@ -223,5 +223,5 @@ class Collector:
         if not np.isfinite(array).all():
             env = int(np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))[0])
             worst = array[env][~np.isfinite(array[env])].flat[0] if array.ndim > 1 else array[env]
-            step = self.env_steps // self.envs.count
-            raise Refusal(f"the {what} of environment {env} is not finite ({worst}) at its step {step}")
+            step = self.env_steps // self.envs.num_envs
+            raise SpoError(f"the {what} of environment {env} is not finite ({worst}) at its step {step}")

@@ -5,25 +5,23 @@ which the running statistics normalise, then one-hot choices, then images, flatt
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import gymnasium as gym
 import numpy as np
 
-from spo.errors import Refusal
+from spo.errors import SpoError
 
 LARGEST_OBSERVATION, MOST_PARTS, MOST_AXES = 10**7, 1000, 32
 """Numbers, spaces in a space, and axes of one: more is a mistake, or malice."""
 FLOATS = ("float16", "float32", "float64")
-DTYPES = (*FLOATS, "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
 LEAVES = (gym.spaces.Box, gym.spaces.Discrete, gym.spaces.MultiDiscrete, gym.spaces.MultiBinary)
 
 
 def check_maskable(space: gym.Space) -> None:
     """Refuses a mask for actions that cannot be counted out one by one."""
     if not isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
-        raise Refusal(f"an action mask is not accepted for action space {space}: it must be Discrete or MultiDiscrete")
+        raise SpoError(f"an action mask is not accepted for action space {space}: it must be Discrete or MultiDiscrete")
 
 
 @dataclass(frozen=True)
@@ -54,10 +52,10 @@ class ObservationLayout:
         else:
             self.shape, self.dtype = (self.vector_size + self._size("image"),), np.dtype(np.float32)
         if not self.leaves or 0 in self.shape:
-            raise Refusal(f"observation space {space} is not supported: it holds nothing to see")
+            raise SpoError(f"observation space {space} is not supported: it holds nothing to see")
         if math.prod(self.shape) > LARGEST_OBSERVATION:
             size = f"{math.prod(self.shape):,} numbers; accepted are up to {LARGEST_OBSERVATION:,}"
-            raise Refusal(f"observation space {space} is not supported: it holds {size}")
+            raise SpoError(f"observation space {space} is not supported: it holds {size}")
 
     def pack(self, observation: object) -> np.ndarray:
         """One environment's observation as one array."""
@@ -94,7 +92,7 @@ def _leaves(space: gym.Space, path: tuple):
     elif isinstance(space, LEAVES):
         yield path, space
     else:
-        raise Refusal(
+        raise SpoError(
             f"observation space {space} is not supported; accepted are Box, Discrete, MultiDiscrete, MultiBinary,"
             " and Dict and Tuple of these"
         )
@@ -105,6 +103,29 @@ def at(observation: object, path: tuple) -> object:
     for key in path:
         observation = observation[key]
     return observation
+
+
+def batch_size(leaves: list[tuple[tuple, gym.Space]], observation: object) -> int | None:
+    """Return how many observations are in a batch, or None for a single one; refuse what is neither."""
+    sizes = {_part_size(path, leaf, observation) for path, leaf in leaves}
+    if len(sizes) > 1:
+        told = ", ".join("none" if size is None else str(size) for size in sizes)
+        raise SpoError(f"an observation with parts of unlike batches ({told}) is not accepted: they must be the same")
+    return sizes.pop()
+
+
+def _part_size(path: tuple, leaf: gym.Space, observation: object) -> int | None:
+    name = "".join(f"[{key!r}]" for key in path)
+    try:
+        value = np.asarray(at(observation, path))
+    except (KeyError, IndexError, TypeError, ValueError):
+        raise SpoError(f"an observation without {name or 'numbers'} is not accepted: it must have a {leaf} there")
+    accepted = f"it must be {leaf.shape} or a batch of these"
+    if value.dtype.kind not in "fiub":
+        raise SpoError(f"an observation{name} of {value.dtype} is not accepted: it must be numbers, {leaf}")
+    if value.shape != leaf.shape and value.shape[1:] != leaf.shape:
+        raise SpoError(f"an observation{name} of shape {value.shape} is not accepted: {accepted}")
+    return None if value.shape == leaf.shape else value.shape[0]
 
 
 def sample_of(batch: object, index: int) -> object:
@@ -130,67 +151,3 @@ def _image(space: gym.spaces.Box) -> Image:
     height_width_channels = space.shape if has_channels_last else (*space.shape[1:], space.shape[0])
     height, width, channels = height_width_channels
     return Image((channels, height, width), has_channels_last, 255.0 if space.dtype == np.uint8 else 1.0)
-
-
-def describe_space(space: gym.Space) -> dict[str, object]:
-    """A space as JSON; the bounds of a Box are numbers and stand elsewhere."""
-    if isinstance(space, gym.spaces.Discrete):
-        return {"type": "Discrete", "n": int(space.n), "start": int(space.start)}
-    if isinstance(space, gym.spaces.MultiDiscrete):
-        return {"type": "MultiDiscrete", "nvec": space.nvec.tolist(), "start": space.start.tolist()}
-    if isinstance(space, gym.spaces.MultiBinary):
-        return {"type": "MultiBinary", "shape": list(space.shape)}
-    if isinstance(space, gym.spaces.Dict):
-        return {"type": "Dict", "spaces": [[key, describe_space(part)] for key, part in space.spaces.items()]}
-    if isinstance(space, gym.spaces.Tuple):
-        return {"type": "Tuple", "spaces": [describe_space(part) for part in space.spaces]}
-    return {"type": "Box", "shape": list(space.shape), "dtype": space.dtype.name}
-
-
-def space_from(described: dict) -> gym.Space:
-    """The space of a description, if it is of a size that can be; a Box is without its bounds."""
-    sizes = [_described_size(leaf) for leaf in _described_leaves(described)]
-    if len(sizes) > MOST_PARTS or min(sizes, default=0) < 0 or sum(sizes) > LARGEST_OBSERVATION:
-        raise ValueError(f"a space of {len(sizes):,} parts and {sum(sizes):,} numbers is not accepted")
-    return _made(described)
-
-
-def _described_leaves(described: dict) -> Iterator[dict]:
-    if described["type"] == "Dict":
-        parts = [part for _, part in described["spaces"]]
-    elif described["type"] == "Tuple":
-        parts = described["spaces"]
-    else:
-        yield described
-        return
-    for part in parts:
-        yield from _described_leaves(part)
-
-
-def _described_size(leaf: dict) -> int:
-    """How many numbers it has once it is packed: known before anything of that size is made, and never wrapped."""
-    if leaf["type"] == "MultiDiscrete":
-        return sum(np.array(leaf["nvec"], dtype=np.int64).ravel().tolist())
-    sizes = [leaf["n"]] if leaf["type"] == "Discrete" else leaf["shape"]
-    is_shape = isinstance(sizes, list) and len(sizes) <= MOST_AXES
-    if not is_shape or not all(type(size) is int and 0 <= size <= LARGEST_OBSERVATION for size in sizes):
-        raise ValueError(f"a {leaf['type']} of {sizes!r} is not accepted")
-    return math.prod(sizes)
-
-
-def _made(described: dict) -> gym.Space:
-    kind = described["type"]
-    if kind == "Discrete":
-        return gym.spaces.Discrete(described["n"], start=described["start"])
-    if kind == "MultiDiscrete":
-        return gym.spaces.MultiDiscrete(described["nvec"], start=described["start"])
-    if kind == "MultiBinary":
-        return gym.spaces.MultiBinary(described["shape"])
-    if kind == "Dict":
-        return gym.spaces.Dict({key: _made(part) for key, part in described["spaces"]})
-    if kind == "Tuple":
-        return gym.spaces.Tuple([_made(part) for part in described["spaces"]])
-    if kind != "Box" or described["dtype"] not in DTYPES:
-        raise ValueError(f"space {kind!r} of {described.get('dtype')!r} is unknown")
-    low, high = (-np.inf, np.inf) if described["dtype"] in FLOATS else (0, 1)
-    return gym.spaces.Box(low, high, tuple(described["shape"]), np.dtype(described["dtype"]))

@@ -1,299 +1,244 @@
-"""Whole runs: started, resumed, finished."""
+"""Training: the composition of all its parts, its one state, and the loop."""
 
-import dataclasses
+import math
 import os
-import shutil
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 
-from spo import checkpoint, interrupts
-from spo.checkpoint import Boundary, Tree
-from spo.checks import built, checked, typed
-from spo.config import Config
-from spo.envs.backends import env_maker
-from spo.envs.making import EnvMaker, MakeEnv, names_module
-from spo.envs.watchdog import Watched
-from spo.errors import Refusal, printable
-from spo.metrics import Row, TensorBoard, announce, print_summary
-from spo.policy import Policy, load_policy
-from spo.presets import make_config
-from spo.profile import profiled, table
-from spo.recording import Recorder, machine, read_record, record_of, versions
-from spo.rundir import LARGEST_TEXT, RunDirectory, read_bounded, replace_file, unwritable, write_json
-from spo.training import Training
+import numpy as np
+import torch
 
-Callback = Callable[[Training, Row], object]
-"""Called after every iteration with the training and its newest metrics row; returning False ends the run."""
+from spo.algorithms.batch import Batch, example_batch, make_batch
+from spo.algorithms.losses import Loss, make_loss, ratios
+from spo.algorithms.metrics import Row, explained_variance
+from spo.algorithms.minibatch_update import MinibatchUpdate
+from spo.algorithms.trpo import TRPOUpdate
+from spo.config.config import Config
+from spo.envs import VecEnv
+from spo.envs.factory import choose_backend, make_envs
+from spo.envs.make import EnvMaker
+from spo.errors import SpoError
+from spo.models.actors import actor_for
+from spo.models.choose_distribution import resolve_action_scale, resolve_distribution
+from spo.models.networks import FlatParameters
+from spo.models.normalization import ObservationNormalizer, RewardNormalizer
+from spo.models.policy import Policy, PolicySpec
+from spo.models.policy_files import load_policy
+from spo.rollout import Collector, Rollout, gae
+from spo.runtime.seeding import derived_seed, generator
+from spo.runtime.torch_tuning import keep_freed_memory, threads_worth
 
-
-@dataclass(frozen=True)
-class Run:
-    """A training run that has ended."""
-
-    directory: Path
-    policy: Policy
-    summary: dict[str, float | bool | None]
+COMPILE_FROM = 4000
+"""Gradient steps from which a compiled update pays for its compilation (10 to 30 s once, then cached)."""
 
 
-def train(env: str | MakeEnv, *, callback: Callback | None = None, **settings) -> Run:
-    """Trains a policy on a Gymnasium id, or on what a callable makes; settings are those of `Config`."""
-    config = make_config(env if isinstance(env, str) else name_of(env), **settings)
-    return run_training(config, env_maker(config, env), callback)
+class Trainer:
+    """A run in progress: everything that changes while it goes on."""
 
-
-def name_of(make_env: MakeEnv) -> str:
-    """What a run calls an environment that a callable makes: with a dot, which no id or game has alone."""
-    named = make_env if hasattr(make_env, "__qualname__") else type(make_env)
-    return f"{named.__module__}.{named.__qualname__}"
-
-
-def run_training(config: Config, make_env: EnvMaker, callback: Callback | None = None) -> Run:
-    """A new run, from the environments to the saved policy."""
-    RunDirectory.check_unused(config.out)
-    with interrupts.handled():
-        training = Training(config, make_env)
+    def __init__(self, config: Config, make_env: EnvMaker):
+        self.config, self.make_env = config, make_env
+        self.iteration, self.wall_time, self.ratio_deviation_run_max = 0, 0.0, 0.0
+        self.episodes_cut = 0
+        self.ratios: dict[str, np.ndarray] | None = None  # of the newest iteration, where they are asked for
+        self.departures: list[str] = []  # why this run is not to the bit what an uninterrupted one would be
+        cores = config.threads or os.cpu_count() or 1
+        self.backend, self.backend_reason = choose_backend(config, cores)
+        self.envs = make_envs(config, make_env, self.backend, cores)
         try:
-            directory = RunDirectory.create(config.out, f"{config.env}-{config.objective}-s{config.seed}")
-            with _in_use(directory):
-                RunDirectory.check_unused(str(directory.path))  # another process may have been first
-                record = record_of(training)
-                _write_record(directory, record)  # before compiling, so that a run killed there can be resumed
-                path, reason = training.choose_update_path()
-                record["resolved"]["update"] = path
-                _write_record(directory, record)
-                announce(config, f"update {path} ({reason}), {_backend(training)}")
-                return _carried_out(training, Recorder(training, directory), callback)
-        finally:
-            training.envs.close()
+            self._build(cores)
+        except BaseException:
+            self.envs.close()  # nothing that was started stays behind
+            raise
 
+    def _build(self, cores: int) -> None:
+        config = self.config
+        self.spec = _policy_spec(config, self.envs)
+        self.distribution = self.spec.make_distribution()
+        blank = self.spec.blank_network()  # refuses what would not fit, before it takes any memory
+        self.torch_threads = min(cores, threads_worth(blank))
+        self.threads = max(self.torch_threads, self.envs.stepping_threads) if self.backend == "gymnasium" else cores
+        torch.set_num_threads(self.torch_threads)
+        keep_freed_memory()
+        self.network = self.spec.network(derived_seed(config.seed, "network")).to(_device(config.device))
+        numbers = self.envs.layout.numbers
+        self.observation_normalizer = ObservationNormalizer(config.normalize_observation, config.envs, numbers)
+        if config.init_from:
+            self._start_from(load_policy(config.init_from))
+        self.parameters = FlatParameters(self.network)
+        self.collector = self._collector()
+        loss = make_loss(self.parameters, self.distribution, config, masked=self.collector.mask is not None)
+        rule = TRPOUpdate if config.resolved_objective.trust_region else MinibatchUpdate
+        self.improve = rule(loss, config, generator(config.seed, "minibatches"))
 
-@contextmanager
-def _in_use(directory: RunDirectory) -> Iterator[None]:
-    """No other process works on the run meanwhile, and a full or read-only disk is told in a sentence."""
-    try:
-        with directory.locked():
-            yield
-    except OSError as error:
-        raise unwritable(directory.path, error) from error
+    def _collector(self) -> Collector:
+        config = self.config
+        return Collector(
+            self.envs,
+            actor_for(self.network, config.device),
+            self.distribution,
+            self.observation_normalizer,
+            RewardNormalizer(config.normalize_reward, config.envs, config.gamma, authors=config.paper),
+            generator(config.seed, "actions"),
+            config.horizon,
+            config.truncation,
+            counts_final_observations=config.paper,
+            clips_reward=config.clip_reward == "sign",
+        )
 
-
-def _carried_out(training: Training, recorder: Recorder, callback: Callback | None) -> Run:
-    """Iterates until all is done, and leaves the directory in order however that ends."""
-    directory = recorder.directory
-    if isinstance(training.envs, Watched):
-        training.envs.on_timeout = lambda reason: recorder.write_status("failed", reason)
-    profile = profiled(training, recorder) if training.config.profile else None
-    try:
-        with interrupts.deferred():
-            _iterate(training, recorder, callback)
-            recorder.finish()
-    except BaseException as error:
-        told = recorder.stop(error)
-        raise told from (None if told is error else error)
-    finally:
-        recorder.close()
-    summary = directory.summary()
-    print_summary(training.config, summary, directory)
-    if profile:
-        print(table(profile, training))
-    return Run(directory.path, training.policy, summary)
-
-
-def _iterate(training: Training, recorder: Recorder, callback: Callback | None) -> None:
-    while training.iteration < training.config.iterations:
-        started = time.perf_counter()
-        row, episodes = training.iterate()
-        row = training.timed(row, time.perf_counter() - started)
-        recorder.record(row, episodes)
-        if callback and callback(training, row) is False:
-            return
-
-
-def _write_record(directory: RunDirectory, record: Tree) -> None:
-    write_json(directory.config, checkpoint.sealed(record), durable=True)
-
-
-def _backend(training: Training) -> str:
-    return f"backend {training.backend} ({training.backend_reason}), {training.threads} thread(s)"
-
-
-def resume(
-    run: str | os.PathLike,
-    *,
-    env: str | MakeEnv | None = None,
-    objective: str | None = None,
-    steps: int | str | None = None,
-    callback: Callback | None = None,
-    quiet: bool = False,
-) -> Run:
-    """Continues a run from its newest good checkpoint, to the bit as if it had never stopped.
-
-    An environment or objective that names a module of yours must be named again; `steps` gives a run a new length.
-    """
-    directory = RunDirectory.open(run)
-    with _in_use(directory), interrupts.handled():
-        boundary, told = checkpoint.newest(directory)
-        checkpoint.sweep(directory)
-        record = _config_record(directory, told)
-        for line in told:
-            _warn(line)
-        if _is_finished(directory, record) and steps is None:
-            return _finished_run(directory, quiet)
-        config, changes = _resumed_config(record, env, objective, steps, boundary)
-        training = Training(dataclasses.replace(config, quiet=quiet), env_maker(config, env))
+    def _start_from(self, policy: Policy) -> None:
+        """Takes over another run's weights and observation statistics."""
         try:
-            return _resumed(training, directory, record, boundary, changes, callback)
-        finally:
-            training.envs.close()
+            self.network.load_state_dict(policy.network.state_dict())
+        except RuntimeError:
+            raise SpoError(f"--init-from {self.config.init_from} holds a policy of another shape: {policy.spec}")
+        self.observation_normalizer.start_from(policy.normalizer)
+
+    @property
+    def policy(self) -> Policy:
+        """The current policy with its statistics, frozen."""
+        network = self.spec.network()
+        network.load_state_dict(self.network.state_dict())
+        return Policy(self.spec, network, self.observation_normalizer.frozen())
+
+    def choose_update_path(self) -> tuple[str, str]:
+        """Compiled where it pays and works, eager elsewhere: the path, and why."""
+        steps = self.config.gradient_steps
+        if self.config.compile == "off":
+            return "eager", "as asked"
+        if self.config.compile == "auto" and steps < COMPILE_FROM:
+            return "eager", f"{steps:,} gradient steps; compiling pays from {COMPILE_FROM:,}"
+        started = time.monotonic()
+        try:
+            size, is_masked = self.config.minibatch_size, self.collector.mask is not None
+            self.improve.compile(example_batch(self.spec.layout, self.distribution, size, is_masked))
+            return "compiled", f"in {time.monotonic() - started:.1f} s"
+        except Exception as error:  # whatever a compiler throws, training goes on without it
+            first_line = (str(error).strip().splitlines() or [""])[0]
+            return "eager", f"compiling failed: {type(error).__name__}: {first_line}"
+
+    def iterate(self) -> tuple[Row, list[Row]]:
+        """One iteration: its metrics row, times aside, and the episodes that ended in it."""
+        try:
+            row, episodes = self._iterated()
+        except SpoError as refusal:
+            raise SpoError(f"{refusal}, in iteration {self.iteration + 1}") from refusal.__cause__
+        self.iteration += 1
+        if self.is_at_seam:
+            self.episodes_cut += self.collector.seam()
+        return {"iteration": self.iteration} | row | self._cut_episodes(), episodes
+
+    def timed(self, row: Row, seconds: float) -> Row:
+        self.wall_time += seconds
+        return row | {"wall_time": self.wall_time, "steps_per_second": self.config.batch_size / seconds}
+
+    def _iterated(self) -> tuple[Row, list[Row]]:
+        config, learning_rate = self.config, self.config.learning_rate_at(self.iteration)
+        rollout = self.collector.collect()
+        batch = self.advantages(rollout)
+        record = RatioRecord(self.improve.loss, batch) if self.iteration + 1 in config.record_ratios else None
+        stats = self.improve(batch, learning_rate, record)
+        self.ratios = record.arrays() if record else None
+        self._check_finite(stats)
+        self.ratio_deviation_run_max = max(self.ratio_deviation_run_max, stats["ratio_deviation_max"])
+        row = {
+            "env_steps": self.collector.env_steps,
+            "learning_rate": learning_rate,
+            **stats,
+            "tv": stats["ratio_deviation"] / 2,
+            "ratio_deviation_run_max": self.ratio_deviation_run_max,
+            "explained_variance": explained_variance(batch["old_value"], batch["value_target"]),
+        }
+        return row, [episode.as_row() for episode in rollout.episodes]
+
+    def advantages(self, rollout: Rollout) -> Batch:
+        """The rollout with its advantages, as one batch."""
+        values = (rollout.reward, rollout.value, rollout.next_value, rollout.terminated, rollout.done)
+        advantage = gae(*values, self.config.gamma, self.config.lam)
+        return make_batch(rollout, advantage, self.distribution, self.config.device, self.improve.wants_successors)
+
+    def _check_finite(self, stats: dict[str, float]) -> None:
+        """No state that is not finite ever reaches a checkpoint."""
+        for name, value in stats.items():
+            if not math.isfinite(value):
+                raise SpoError(f"training diverged: the {name.replace('_', ' ')} became {value}")
+        adam = self.improve.epochs.adam
+        tensors = {"parameters": self.parameters.vector, "first moments": adam.first, "second moments": adam.second}
+        for name, tensor in tensors.items():
+            if not tensor.isfinite().all():
+                raise SpoError(f"training diverged: {(~tensor.isfinite()).sum()} of the {name} are not finite")
+
+    @property
+    def rebuild_every(self) -> int | None:
+        """Iterations between seams, for environments that can only be resumed there."""
+        steps = self.envs.rebuild_after_steps
+        return steps and math.ceil(steps / self.config.horizon)
+
+    @property
+    def is_at_seam(self) -> bool:
+        """Whether the environments are made anew after this iteration; the last one always ends at a seam."""
+        every = self.rebuild_every
+        return every is not None and (self.iteration % every == 0 or self.iteration == self.config.iterations)
+
+    @property
+    def can_resume_here(self) -> bool:
+        return self.rebuild_every is None or self.is_at_seam
+
+    def _cut_episodes(self) -> Row:
+        return {} if self.rebuild_every is None else {"episodes_cut": self.episodes_cut}
+
+    def state(self) -> dict[str, object]:
+        """A copy of everything that changes during training: what is not in here is a mistake."""
+        return {
+            "iteration": self.iteration,
+            "wall_time": self.wall_time,
+            "ratio_deviation_run_max": self.ratio_deviation_run_max,
+            "episodes_cut": self.episodes_cut,
+            "departures": list(self.departures),
+            "parameters": self.parameters.vector.cpu().numpy().copy(),
+            "improve": self.improve.state(),
+            "collector": self.collector.state(),
+        }
+
+    def restore(self, state: dict) -> None:
+        for name in ("iteration", "wall_time", "ratio_deviation_run_max", "episodes_cut"):
+            setattr(self, name, state[name])
+        self.parameters.vector.copy_(torch.from_numpy(state["parameters"]))
+        self.improve.restore(state["improve"])
+        failures = self.collector.restore(state["collector"])
+        self.episodes_cut += len(failures)
+        lost = [f"environment {index} started a new episode: {why}" for index, why in failures.items()]
+        self.departures = [*state["departures"], *lost]
 
 
-def _resumed(
-    training: Training,
-    directory: RunDirectory,
-    record: Tree,
-    boundary: Boundary | None,
-    changes: list[str],
-    callback: Callback | None,
-) -> Run:
-    _take_recorded_path(training, directory, record)
-    if boundary:
-        _restore(training, boundary)
-        known = len(boundary.state["departures"])
-        training.departures += changes
-        for line in training.departures[known:]:
-            _warn(f"not exact from here: {line}")
-    checkpoint.truncate_logs(directory, boundary.logs if boundary else {})
-    directory.summary()  # logs that cannot be read are better told now than after the last iteration
-    _rewrite_tensorboard(training.config, directory)
-    if record["settings"]["steps"] != training.config.steps:
-        _record_new_length(directory, record, training)
-    start = f"from iteration {boundary.iteration}" if boundary else "from the start: there is no checkpoint yet"
-    announce(training.config, f"resumes {start}, {_backend(training)}")
-    return _carried_out(training, Recorder(training, directory, boundary), callback)
+class RatioRecord:
+    """Every sample's ratio after each epoch of an iteration, and the advantage that the objective saw in that epoch."""
+
+    def __init__(self, loss: Loss, batch: Batch):
+        self.loss, self.batch = loss, batch
+        self.ratio: list[torch.Tensor] = []
+        self.advantage: list[torch.Tensor] = []
+
+    def __call__(self, advantage: torch.Tensor) -> None:
+        self.ratio.append(ratios(self.loss, self.batch))
+        self.advantage.append(advantage)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Both (epochs, samples)."""
+        rows = {"ratio": self.ratio, "advantage": self.advantage}
+        return {name: torch.stack(tensors).cpu().numpy() for name, tensors in rows.items()}
 
 
-def _restore(training: Training, boundary: Boundary) -> None:
+def _policy_spec(config: Config, envs: VecEnv) -> PolicySpec:
+    spaces = (envs.observation_space, envs.action_space)
+    layers = (config.hidden, config.critic_hidden, config.activation, config.encoder)
+    distribution = resolve_distribution(envs.action_space, config.distribution)
+    action_scale = resolve_action_scale(envs.action_space, distribution, config.action_scale)
+    return PolicySpec(config.env, config.objective, *spaces, *layers, distribution, action_scale)
+
+
+def _device(name: str) -> torch.device:
     try:
-        checkpoint.check_alike(boundary.state, training.state())
-        training.restore(boundary.state)
-    except (LookupError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:
-        raise Refusal(f"checkpoint {boundary.iteration} does not fit this run: {error}")
-
-
-def _warn(line: str) -> None:
-    print(f"warning: {printable(line)}", file=sys.stderr, flush=True)
-
-
-def _config_record(directory: RunDirectory, told: list[str]) -> Tree:
-    """config.json; if it is damaged, a checkpoint's copy takes its place."""
-    try:
-        return read_record(read_bounded(directory.config, LARGEST_TEXT))
-    except (OSError, ValueError, RecursionError) as error:
-        copies = checkpoint.published(directory)
-        if not copies:
-            raise Refusal(f"{directory.config} is damaged ({error}), and there is no checkpoint to restore it from")
-        told.append(f"config.json is damaged ({error}); it is restored from checkpoint {copies[0].name}")
-        return _restored_record(directory, copies[0])
-
-
-def _restored_record(directory: RunDirectory, copy: Path) -> Tree:
-    content = checkpoint.config_copy(copy)
-    try:
-        record = read_record(content)
-    except (ValueError, RecursionError) as error:
-        raise Refusal(f"{directory.config} is damaged, and so is the copy in checkpoint {copy.name} ({error})")
-    replace_file(directory.config, content)
-    return record
-
-
-def _is_finished(directory: RunDirectory, record: Tree) -> bool:
-    try:
-        status = directory.read_status()
-    except Refusal:  # it is written again
-        return False
-    is_whole = status.get("iteration") == record["resolved"]["iterations"]
-    return status.get("state") == "finished" and is_whole and (directory.policy / "policy.json").exists()
-
-
-def _finished_run(directory: RunDirectory, quiet: bool) -> Run:
-    if not quiet:
-        print(f"{directory.path} is finished; --steps with a larger number continues it", file=sys.stderr)
-    return Run(directory.path, load_policy(directory.path), directory.summary())
-
-
-def _resumed_config(
-    record: Tree, env: str | MakeEnv | None, objective: str | None, steps: int | str | None, boundary: Boundary | None
-) -> tuple[Config, list[str]]:
-    """The recorded settings with the recorded path, and in what the run will not be exact."""
-    resolved, settings = record["resolved"], dict(record["settings"])
-    _check_repeated(record, env, objective)
-    changes = _changed_surroundings(record)
-    if steps is not None:
-        settings["steps"] = typed({"steps": steps})["steps"]
-        changes.append(f"its length was changed from {record['settings']['steps']:,} to {settings['steps']:,} steps")
-    path = {"backend": resolved["backend"], "threads": resolved["threads"], "rebuild_every": resolved["rebuild_every"]}
-    if resolved["update"]:
-        path["compile"] = "on" if resolved["update"] == "compiled" else "off"
-    if boundary:
-        path["init_from"] = None  # its weights are in the checkpoint
-    config = checked(built(settings | path))
-    done = boundary.iteration if boundary else 0
-    if steps is not None and config.iterations <= done:
-        raise Refusal(f"--steps {steps} is not accepted: this run has made {done * config.batch_size:,} steps already")
-    return config, changes
-
-
-def _check_repeated(record: Tree, env: str | MakeEnv | None, objective: str | None) -> None:
-    """Nothing that a file names is imported unless the user names it too."""
-    settings = record["settings"]
-    given = name_of(env) if callable(env) else env
-    needs = {"env": (settings["env"], given), "objective": (settings["objective"], objective)}
-    for name, (recorded, repeated) in needs.items():
-        if repeated is not None and repeated != recorded:
-            raise Refusal(f"--{name} {repeated} is not this run's: it has {recorded}")
-        if repeated is None and names_module([recorded, settings["env_arg"] if name == "env" else None]):
-            raise Refusal(f"this run names a module of yours: repeat --{name} {recorded} to import it")
-    if record["resolved"]["env_from"] == "callable" and not callable(env):
-        raise Refusal(f"this run's environment was made by {settings['env']}: pass it as spo.resume(run, env=...)")
-
-
-def _changed_surroundings(record: Tree) -> list[str]:
-    then = record["versions"] | record["machine"]
-    now = versions() | machine()
-    changed = [name for name in then if then[name] != now.get(name)]
-    return [f"{name} was {then[name]} and is {now.get(name, 'missing')}" for name in changed]
-
-
-def _take_recorded_path(training: Training, directory: RunDirectory, record: Tree) -> None:
-    recorded = record["resolved"]["update"]
-    path, reason = training.choose_update_path()
-    if recorded is None:  # killed while it compiled
-        record["resolved"]["update"] = path
-        _write_record(directory, record)
-    elif path != recorded:
-        raise Refusal(f"this run's update was {recorded}, which cannot be had here ({reason})")
-
-
-def _rewrite_tensorboard(config: Config, directory: RunDirectory) -> None:
-    """The event files of the rows that count: theirs have no place at which they could be cut."""
-    if not config.tensorboard:
-        return
-    shutil.rmtree(directory.tensorboard, ignore_errors=True)
-    tensorboard = TensorBoard(directory)
-    for row in directory.read_metrics():
-        tensorboard.write(row, [])
-    tensorboard.write_episodes(directory.read_episodes())
-    tensorboard.close()
-
-
-def _record_new_length(directory: RunDirectory, record: Tree, training: Training) -> None:
-    config, resolved = training.config, record["resolved"]
-    lengths: Mapping[str, int] = {"total_steps": config.total_steps, "iterations": config.iterations}
-    change = {"iteration": training.iteration, "from": record["settings"]["steps"], "to": config.steps}
-    record["settings"]["steps"] = config.steps
-    record |= {"resolved": resolved | lengths, "lengthened": [*record.get("lengthened", []), change]}
-    _write_record(directory, record)
+        device = torch.device(name)
+        torch.zeros(1, device=device).item()  # the device "meta" has no numbers
+        return device
+    except (RuntimeError, AssertionError) as error:
+        raise SpoError(f"--device {name} cannot be used here: {str(error).splitlines()[0]}")

@@ -11,7 +11,7 @@ from brax import envs
 from brax.training.agents.ppo import losses
 from brax.training.agents.ppo import train as ppo
 
-from spo.errors import Refusal
+from spo.errors import SpoError
 from spo.integrations.brax import hosting
 
 
@@ -52,5 +52,5 @@ def test_ppo_through_the_rewriter_is_the_hosts_ppo():
 
 
 def test_a_bad_objective_is_refused():
-    with pytest.raises(Refusal, match="objective 'tr-ppo' does not fit into brax"), hosting("tr-ppo"):
+    with pytest.raises(SpoError, match="objective 'tr-ppo' does not fit into brax"), hosting("tr-ppo"):
         pass

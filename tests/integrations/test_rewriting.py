@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from spo.errors import Refusal
+from spo.errors import SpoError
 from spo.integrations.hosts import HOSTS, Host, numbers
-from spo.integrations.objective import GIVEN, fitting_objectives, make_hosted, ratio_of, why_not
+from spo.integrations.objective import GIVEN, fitting_objectives, make_hosted, why_not
 from spo.integrations.rewriting import find_expressions, rewrite
-from spo.objectives import OBJECTIVES, Objective, ppo_clip, spo
+from spo.objectives import OBJECTIVES, Objective, ppo_clip, ratio_of, spo
 
 HOST = Host("example", "torch", oldest="1.0", tested="2.13.0", epsilon="clip_range")
 
@@ -98,14 +98,14 @@ def test_every_form_is_found_and_replaced(body, tmp_path, samples):
 
 @pytest.mark.parametrize("body", OTHERS.values(), ids=OTHERS)
 def test_nothing_else_is_taken_for_it(body, tmp_path):
-    with pytest.raises(Refusal, match="has 0 expressions .* expected were 1"):
+    with pytest.raises(SpoError, match="has 0 expressions .* expected were 1"):
         rewrite(make(body, tmp_path), HOST, make_hosted("spo", HOST))
 
 
 def test_two_places_are_refused_unless_expected(tmp_path, samples):
     twice = FORMS["keywords"].replace("return ", "first = ") + "\n    " + FORMS["keywords"].split("\n")[-1].strip()
     host = make(twice, tmp_path)
-    with pytest.raises(Refusal, match=r"torch \d\S*: loss has 2 expressions .* pip install .torch==2.13.0."):
+    with pytest.raises(SpoError, match=r"torch \d\S*: loss has 2 expressions .* pip install .torch==2.13.0."):
         rewrite(host, HOST, make_hosted("spo", HOST))
     assert rewrite(host, HOST, make_hosted("spo", HOST), expressions=2)(*samples).isfinite().all()
 
@@ -114,13 +114,13 @@ def test_what_cannot_be_read_is_refused(tmp_path):
     def enclosed():
         return tmp_path
 
-    with pytest.raises(Refusal, match="enclosed depends on variables around it"):
+    with pytest.raises(SpoError, match="enclosed depends on variables around it"):
         rewrite(enclosed, HOST)
-    with pytest.raises(Refusal, match="has no source to read"):
+    with pytest.raises(SpoError, match="has no source to read"):
         rewrite(torch.exp, HOST)
     gone = make(FORMS["keywords"], tmp_path)
     (tmp_path / "host.py").unlink()
-    with pytest.raises(Refusal, match="has no source to read"):
+    with pytest.raises(SpoError, match="has no source to read"):
         rewrite(gone, HOST)
 
 
@@ -164,7 +164,7 @@ def test_what_else_an_objective_is_given_must_be_there(tmp_path, samples):
     )
     ours(*samples)
     assert seen == {"old_log_prob": samples[1]}
-    with pytest.raises(Refusal, match="has no variable 'older' any more"):
+    with pytest.raises(SpoError, match="has no variable 'older' any more"):
         rewrite(host, HOST, inputs={"old_log_prob": "older"})
 
 
@@ -199,7 +199,7 @@ def test_what_fits_follows_from_the_registry():
     never = {"ppo-penalty", "spu", "tr-ppo", "tr-ppo-rb", "rpo-reflective", "trpo", "espo", "truly-ppo"}
     assert not never & set(fitting_objectives(keeps_state=True))
     for name in never:
-        with pytest.raises(Refusal, match=rf"objective '{name}' does not fit into torch .*: it .*; these fit: spo, "):
+        with pytest.raises(SpoError, match=rf"objective '{name}' does not fit into torch .*: it .*; these fit: spo, "):
             make_hosted(name, HOST)
 
 
@@ -211,7 +211,7 @@ def test_bad_settings_are_refused_in_a_sentence():
         ("spo", {"alpha": 0.1}, "objective 'spo' has no setting 'alpha'; it has none"),
         ("ppo-rb", {"alpha": "a"}, "setting alpha of objective 'ppo-rb' is 'a'; accepted is a number"),
     ):
-        with pytest.raises(Refusal, match=sentence):
+        with pytest.raises(SpoError, match=sentence):
             make_hosted(name, HOST, settings)
 
 
@@ -271,10 +271,12 @@ def test_an_objective_asks_for_the_log_ratio(monkeypatch):
 
 def test_a_missing_and_an_old_host_are_named():
     missing = Host("example", "no-such-host", oldest="2.0", tested="2.1", epsilon="clip")
-    with pytest.raises(Refusal, match=r"spo.integrations.example needs no-such-host, .*policy-optimization\[example\]"):
+    with pytest.raises(
+        SpoError, match=r"spo.integrations.example needs no-such-host, .*policy-optimization\[example\]"
+    ):
         missing.require()
     old = Host("example", "torch", oldest="99.0", tested="99.1", epsilon="clip")
-    with pytest.raises(Refusal, match=r"torch \S+ is too old: supported is 99.0 or later; pip install 'torch==99.1'"):
+    with pytest.raises(SpoError, match=r"torch \S+ is too old: supported is 99.0 or later; pip install 'torch==99.1'"):
         old.require()
     assert numbers("2.10.0rc1") > numbers("2.9.2") and numbers("2.13.0+cpu") == (2, 13, 0)
 

@@ -12,7 +12,7 @@ from rl_games.common import common_losses, env_configurations, vecenv
 from rl_games.common.ivecenv import IVecEnv
 from rl_games.torch_runner import Runner
 
-from spo.errors import Refusal
+from spo.errors import SpoError
 from spo.integrations.hosts import HOSTS
 from spo.integrations.objective import make_hosted
 from spo.integrations.rl_games import DiscreteSPOAgent, SPOAgent, WithObjective, register
@@ -113,7 +113,7 @@ def test_the_actor_loss_is_the_hosts(is_ppo):
 
 
 def test_smooth_clamp_is_refused_and_an_adaptive_rate_warned_of(tmp_path):
-    with pytest.raises(Refusal, match=r"rl-games \S+: use_smooth_clamp is an objective of its own"):
+    with pytest.raises(SpoError, match=r"rl-games \S+: use_smooth_clamp is an objective of its own"):
         make("continuous", "spo", tmp_path, use_smooth_clamp=True)
     with pytest.warns(UserWarning, match="lr_schedule 'adaptive' raises the learning rate to its cap under 'spo'"):
         make("continuous", "spo", tmp_path, lr_schedule="adaptive", kl_threshold=0.01)

@@ -8,7 +8,7 @@ require_host("sb3")
 
 from stable_baselines3 import PPO
 
-from spo.errors import Refusal
+from spo.errors import SpoError
 from spo.integrations.sb3 import SPO
 from spo.objectives import OBJECTIVES, Objective, spo
 
@@ -74,7 +74,7 @@ def test_what_is_adapted_is_saved(tmp_path, monkeypatch):
 
 
 def test_a_bad_objective_is_refused_before_anything_is_made():
-    with pytest.raises(Refusal, match="objective 'trpo' does not fit into stable-baselines3"):
+    with pytest.raises(SpoError, match="objective 'trpo' does not fit into stable-baselines3"):
         SPO("MlpPolicy", "no such environment", objective="trpo")
 
 

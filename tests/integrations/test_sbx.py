@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from sbx import PPO
 
-from spo.errors import Refusal
+from spo.errors import SpoError
 from spo.integrations.hosts import HOSTS
 from spo.integrations.jax_arrays import make_hosted_in_jax, ratio_of
 from spo.integrations.objective import fitting_objectives, make_hosted
@@ -80,7 +80,7 @@ def test_two_widths_and_log_ratios_work_with_jax():
 
 def test_what_takes_tensors_alone_is_refused(monkeypatch):
     monkeypatch.setitem(OBJECTIVES, "torch-only", Objective("torch-only", lambda ratio, advantage: ratio.detach()))
-    with pytest.raises(Refusal, match="objective 'torch-only' takes torch's tensors alone, not JAX's arrays"):
+    with pytest.raises(SpoError, match="objective 'torch-only' takes torch's tensors alone, not JAX's arrays"):
         train(SPO, objective="torch-only")
 
 

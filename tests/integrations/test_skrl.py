@@ -14,7 +14,7 @@ from skrl.agents.torch.ppo import PPO_RNN
 from skrl.envs.wrappers.torch import MultiAgentEnvWrapper, wrap_env
 from skrl.utils.runner.torch import Runner as HostRunner
 
-from spo.errors import Refusal
+from spo.errors import SpoError
 from spo.integrations.skrl import ISPO, MASPO, SPO, SPO_RNN, Runner
 from spo.objectives import OBJECTIVES, Objective, spo
 
@@ -139,5 +139,5 @@ def test_checkpoints_hold_what_is_adapted_and_go_both_ways(tmp_path, monkeypatch
         assert are_equal(weights_of(ours), weights_of(loaded))
         if runner is Runner:
             assert loaded.agent.hosted_objective.fed_back == pytest.approx(0.2 * 2**3)
-    with pytest.raises(Refusal, match="adapts epsilon, for which the host has no place"):
+    with pytest.raises(SpoError, match="adapts epsilon, for which the host has no place"):
         Runner(Guessing(), settings("IPPO"), objective="widening")

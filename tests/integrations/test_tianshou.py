@@ -17,7 +17,7 @@ from tianshou.env import DummyVectorEnv
 from tianshou.utils.net.common import Net
 from tianshou.utils.net.discrete import DiscreteActor, DiscreteCritic
 
-from spo.errors import Refusal
+from spo.errors import SpoError
 from spo.integrations.tianshou import SPO
 
 
@@ -55,5 +55,5 @@ def test_ppo_through_the_rewriter_is_the_hosts_ppo(tmp_path):
 
 
 def test_dual_clip_is_refused():
-    with pytest.raises(Refusal, match=r"tianshou \S+: dual_clip 3.0 would bound 'spo' a second time; leave it None"):
+    with pytest.raises(SpoError, match=r"tianshou \S+: dual_clip 3.0 would bound 'spo' a second time; leave it None"):
         train(SPO, dual_clip=3.0)

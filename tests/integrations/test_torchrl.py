@@ -12,7 +12,7 @@ from torch import nn
 from torchrl.modules import ProbabilisticActor, TanhNormal, ValueOperator
 from torchrl.objectives import ClipPPOLoss
 
-from spo.errors import Refusal
+from spo.errors import SpoError
 from spo.integrations.torchrl import SPOLoss
 from spo.objectives import spo
 
@@ -117,5 +117,5 @@ def test_spo_learns():
 
 
 def test_a_bad_objective_is_refused():
-    with pytest.raises(Refusal, match="objective 'tr-ppo' does not fit into torchrl .*: it asks for kl"):
+    with pytest.raises(SpoError, match="objective 'tr-ppo' does not fit into torchrl .*: it asks for kl"):
         SPOLoss(*networks(), objective="tr-ppo")

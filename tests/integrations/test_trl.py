@@ -19,7 +19,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from trl import GRPOConfig, GRPOTrainer
 
-from spo.errors import Refusal
+from spo.errors import SpoError
 from spo.integrations.trl import SPOTrainer
 from spo.objectives import OBJECTIVES, Objective
 
@@ -116,7 +116,7 @@ def test_what_has_another_objective_is_refused(tmp_path, monkeypatch):
         ):
             weighed = Objective("weighed", lambda ratio, advantage, old_log_prob: ratio * advantage)
             monkeypatch.setitem(OBJECTIVES, "weighed", weighed)
-            with pytest.raises(Refusal, match=sentence):
+            with pytest.raises(SpoError, match=sentence):
                 make(SPOTrainer, tmp_path, **changes)
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from made_runs import append_rows, metrics_row, write_config, write_run, write_status
-from spo.bench.pack import pack
+from spo.experiments.pack import pack
 from spo.watch import lines as lines_module
 from spo.watch import tables
 from spo.watch.files import LARGEST_JSON, Place, UnreadableFileError, read_file, read_json
@@ -225,7 +225,9 @@ def test_earlier_names_are_todays():
     assert table.last("ratio_deviation_sample_max") == 3.0 and table.last("clip_fraction") == 0.5
 
 
-@given(st.lists(st.tuples(st.integers(0, 10**6), st.floats(-1e6, 1e6)), max_size=200), st.sampled_from([0, 1000, 10**6]))
+@given(
+    st.lists(st.tuples(st.integers(0, 10**6), st.floats(-1e6, 1e6)), max_size=200), st.sampled_from([0, 1000, 10**6])
+)
 def test_episodes_in_bins_have_the_moments_of_all(pairs, total):
     table = EpisodeTable()
     table.clear(total)
@@ -276,7 +278,9 @@ def test_a_run_that_is_resumed_from_a_checkpoint_has_no_row_twice(tmp_path):
     run = write_run(tmp_path / "run", "interrupted", made=30)
     history = History(Place(run), 100_000)
     poll_all(history)
-    sizes = [len((run / name).read_bytes().splitlines(keepends=True)[0]) for name in ("metrics.jsonl", "episodes.jsonl")]
+    sizes = [
+        len((run / name).read_bytes().splitlines(keepends=True)[0]) for name in ("metrics.jsonl", "episodes.jsonl")
+    ]
     rows = (run / "metrics.jsonl").read_bytes().splitlines(keepends=True)
     os.truncate(run / "metrics.jsonl", sum(map(len, rows[:20])))
     episodes = (run / "episodes.jsonl").read_bytes().splitlines(keepends=True)
@@ -328,7 +332,9 @@ def test_packed_curves_and_packed_rows_are_those_of_the_run(tmp_path):
     assert steps["curves"][0] == pytest.approx(steps["sweep"][0], rel=1e-3)
     for kept in ("curves", "rows"):
         ends, means, _ = steps[kept][1]
-        assert means[-1] == pytest.approx(steps["sweep"][1][1][-1], rel=0.02) and ends[-1] == pytest.approx(10_000, rel=0.02)
+        assert means[-1] == pytest.approx(steps["sweep"][1][1][-1], rel=0.02) and ends[-1] == pytest.approx(
+            10_000, rel=0.02
+        )
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", gzip.compress(b"[]"), gzip.compress(b'{"metrics": 3}'),

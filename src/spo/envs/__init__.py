@@ -4,7 +4,7 @@ Same-step semantics: when an episode ends, `step` already returns the first obse
 last observation stands in `final_observation`. The trainer never asks which backend it talks to.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 import gymnasium as gym
@@ -21,7 +21,7 @@ class Episode(NamedTuple):
     length: int
 
 
-class EpisodeTotals:
+class EpisodeStatistics:
     """Sums rewards and counts steps of the running episodes."""
 
     def __init__(self, indices: Iterable[int]):
@@ -34,7 +34,7 @@ class EpisodeTotals:
         self.length += 1
 
     def finish(self, position: int) -> Episode:
-        """The episode that ended there; the next one starts from nothing."""
+        """Return the episode that ended there; the next one starts from nothing."""
         episode = Episode(self.indices[position], float(self.total_reward[position]), int(self.length[position]))
         self.clear(position)
         return episode
@@ -61,28 +61,73 @@ class Step(NamedTuple):
 
 
 class VecEnv(Protocol):
-    """N environments stepped together."""
+    """N environments stepped together: all that the trainer asks of a backend."""
 
-    count: int
+    num_envs: int
     observation_space: gym.Space  # of a single environment
-    action_space: gym.Space
+    action_space: gym.Space  # of a single environment
     layout: ObservationLayout  # how observations are packed into arrays
-    mask: np.ndarray | None  # (N, P) bool: the actions allowed next; None if the environments have no masks
+    observation: np.ndarray  # (N, …) the newest, packed, before any normalisation
+    action_mask: np.ndarray | None  # (N, P) bool: the actions allowed next; None if the environments have no masks
+    steps: int  # of each environment, since the run began
+    progress: Sequence  # the environment and the step under way, for whoever waits for them
+    episodes: EpisodeStatistics | None  # the running episodes, where this process counts them
+    stepping_threads: int  # that step environments within this process
+    can_use_threads: bool  # whether more threads of this process could step more environments at once
     rebuild_after_steps: int | None  # of each environment: they are made anew then, because they cannot be restored
 
     def reset(self) -> np.ndarray:
-        """Starts the first episode everywhere and returns its observations (N, …)."""
+        """Start the first episode everywhere and return its observations (N, …)."""
 
     def step(self, action: np.ndarray) -> Step:
-        """Steps every environment with its row of actions (N, …)."""
+        """Step every environment with its row of actions (N, …), as the environment takes them."""
 
     def state(self) -> dict[str, object]:
-        """What `restore` needs to bring the environments back to where they stand, in arrays and JSON values."""
+        """Return what `restore` needs to bring the environments back to where they stand, in arrays and JSON values."""
 
     def restore(self, state: dict) -> dict[int, str]:
-        """Goes back there after a reset; where that cannot be, a new episode starts: why, by environment."""
+        """Go back there after a reset; where that cannot be, a new episode starts: return why, by environment."""
 
-    def seam(self) -> np.ndarray:
-        """Makes the environments anew, where `rebuild_after_steps` says so, and starts an episode everywhere."""
+    def rebuild(self) -> np.ndarray:
+        """Make the environments anew, where `rebuild_after_steps` says so, and start an episode everywhere."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End every process, thread and environment; may be called twice."""
+
+
+class VecEnvBase:
+    """The defaults of a backend: no masks, one thread, nothing rebuilt, and a new episode wherever a run resumes.
+
+    A backend of its own sets `num_envs`, `observation_space`, `action_space` and `layout`, counts its `steps`, keeps
+    the newest `observation`, and has `reset` and `step`; it replaces of the rest what it can do better.
+    """
+
+    num_envs: int
+    observation: np.ndarray
+    action_mask: np.ndarray | None = None
+    steps = 0
+    episodes: EpisodeStatistics | None = None
+    stepping_threads = 1
+    can_use_threads = False
+    rebuild_after_steps: int | None = None
+
+    @property
+    def progress(self) -> Sequence:
+        return "of the pool", self.steps
+
+    def reset(self) -> np.ndarray:
+        raise NotImplementedError
+
+    def state(self) -> dict[str, object]:
+        return {"steps": self.steps}
+
+    def restore(self, state: dict) -> dict[int, str]:
+        self.steps = state["steps"]
+        self.observation = self.reset()
+        return {index: "its backend cannot restore environments" for index in range(self.num_envs)}
+
+    def rebuild(self) -> np.ndarray:
+        return self.reset()
+
+    def close(self) -> None:
+        """Nothing to end."""

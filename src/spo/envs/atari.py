@@ -2,19 +2,10 @@
 
 import gymnasium as gym
 
-from spo.errors import Refusal
+from spo.config.env_ids import SUFFIX, game_of
+from spo.errors import EnvError
 
-SUFFIX = "NoFrameskip-v4"
 INSTALL = "pip install 'simple-policy-optimization[atari]'"
-
-
-def is_atari(env_id: str) -> bool:
-    """BreakoutNoFrameskip-v4, or a name without a version, which only Atari games have."""
-    return env_id.endswith(SUFFIX) or (env_id.isidentifier() and env_id not in gym.registry)
-
-
-def game_of(env_id: str) -> str:
-    return env_id.removesuffix(SUFFIX)
 
 
 def make_atari(
@@ -25,7 +16,7 @@ def make_atari(
     _register()
     name = game_of(env_id) + SUFFIX
     if name not in gym.registry:
-        raise Refusal(f"environment {env_id!r} is neither a registered Gymnasium id nor an Atari game")
+        raise EnvError(f"environment {env_id!r} is neither a registered Gymnasium id nor an Atari game")
     wrapped = _as_the_authors_do if wrappers == "authors" else _as_usual
     return gym.wrappers.FrameStackObservation(wrapped(name, whole_games, noop_max, keywords), 4)
 
@@ -34,16 +25,16 @@ def _as_usual(name: str, whole_games: bool, noop_max: int, keywords: dict[str, o
     """The emulator's own grey, then the maximum, then the size; FIRE alone starts a game."""
     game = gym.make(name, obs_type="grayscale", disable_env_checker=True, **keywords)
     env = gym.wrappers.AtariPreprocessing(game, noop_max=noop_max, frame_skip=4, screen_size=84)
-    env = env if whole_games else OneLife(env)
-    return FireToStart(env) if _has_fire(game) else env
+    env = env if whole_games else EpisodicLife(env)
+    return FireReset(env) if _has_fire(game) else env
 
 
 def _as_the_authors_do(name: str, whole_games: bool, noop_max: int, keywords: dict[str, object]) -> gym.Env:
     """The maximum in colour, then the size, then grey, as the wrappers in the authors' atari/main.py follow another."""
     game = gym.make(name, obs_type="rgb", disable_env_checker=True, **keywords)
-    env = gym.wrappers.MaxAndSkipObservation(NoopStart(game, noop_max), 4)
-    env = env if whole_games else OneLife(env)
-    env = FireAndMoveToStart(env) if _has_fire(game) else env
+    env = gym.wrappers.MaxAndSkipObservation(NoopReset(game, noop_max), 4)
+    env = env if whole_games else EpisodicLife(env)
+    env = FireAndMoveReset(env) if _has_fire(game) else env
     return gym.wrappers.GrayscaleObservation(gym.wrappers.ResizeObservation(env, (84, 84)))
 
 
@@ -56,12 +47,12 @@ def _register() -> None:
         import ale_py
         import cv2  # noqa: F401  (Gymnasium resizes with it)
     except ImportError:
-        raise Refusal(f"Atari games need: {INSTALL}")
+        raise EnvError(f"Atari games need: {INSTALL}")
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
     gym.register_envs(ale_py)
 
 
-class OneLife(gym.Wrapper):
+class EpisodicLife(gym.Wrapper):
     """Ends an episode with each life; the game goes on, and `info["life_lost"]` says so."""
 
     def __init__(self, env: gym.Env):
@@ -89,7 +80,7 @@ class OneLife(gym.Wrapper):
         return observation, info
 
 
-class FireToStart(gym.Wrapper):
+class FireReset(gym.Wrapper):
     """Presses FIRE after a reset, in games that wait for it."""
 
     def reset(self, *, seed=None, options=None):
@@ -98,7 +89,7 @@ class FireToStart(gym.Wrapper):
         return self.env.reset(seed=seed, options=options) if terminated or truncated else (observation, info)
 
 
-class FireAndMoveToStart(gym.Wrapper):
+class FireAndMoveReset(gym.Wrapper):
     """Presses FIRE and then action 2 after a reset. What is seen is the second step, also where it ended a life."""
 
     def reset(self, *, seed=None, options=None):
@@ -110,7 +101,7 @@ class FireAndMoveToStart(gym.Wrapper):
         return observation, info
 
 
-class NoopStart(gym.Wrapper):
+class NoopReset(gym.Wrapper):
     """Starts a game with 1 to `most` frames without action, a number that the game's own generator draws."""
 
     def __init__(self, env: gym.Env, most: int):

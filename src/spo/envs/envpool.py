@@ -12,28 +12,26 @@ from collections.abc import Mapping
 import gymnasium as gym
 import numpy as np
 
-from spo.envs import EpisodeTotals, Step
-from spo.envs.atari import game_of, is_atari
-from spo.errors import Refusal
-from spo.seeding import derived_seed
+from spo.config.env_ids import game_of, is_atari
+from spo.envs import EpisodeStatistics, Step, VecEnvBase
+from spo.errors import EnvError
+from spo.runtime.seeding import derived_seed
 from spo.spaces import ObservationLayout
 
 INSTALL = "pip install 'simple-policy-optimization[envpool]'"
 ATARI = {"episodic_life": True, "repeat_action_probability": 0.0, "use_fire_reset": True, "noop_max": 30}
 
 
-EPISODES_BETWEEN_SEAMS = 4
-"""Full episodes that every environment can play before a seam cuts what is running."""
+EPISODES_BETWEEN_REBUILDS = 4
+"""Full episodes that every environment can play before a rebuild cuts what is running."""
 
 
-class EnvPool:
+class EnvPoolVecEnv(VecEnvBase):
     """N environments of one pool.
 
     A pool cannot be restored, so every `rebuild_after_steps` steps it is made anew with a seed of its own, whether or
-    not the run is ever interrupted; a run resumes from such a seam.
+    not the run is ever interrupted; a run resumes from there.
     """
-
-    mask = None
 
     def __init__(
         self,
@@ -45,51 +43,50 @@ class EnvPool:
         encoder: str = "auto",
         rebuild_after_steps: int | None = None,
     ):
-        self.env_id, self.count, self.seed, self.number = env_id, count, seed, 0
+        self.env_id, self.num_envs, self.seed, self.number = env_id, count, seed, 0
         self.settings = {"num_envs": count, "num_threads": threads} | dict(env_arg)
         self.pool = self._new_pool()
-        four_episodes = EPISODES_BETWEEN_SEAMS * self.pool.config["max_episode_steps"]
+        four_episodes = EPISODES_BETWEEN_REBUILDS * self.pool.config["max_episode_steps"]
         self.rebuild_after_steps = rebuild_after_steps or four_episodes
         self.observation_space, self.action_space = read_spaces(self.pool)
         self.layout = ObservationLayout(self.observation_space, encoder)
-        self.totals = EpisodeTotals(range(count))
-        self.steps = 0
+        self.episodes = EpisodeStatistics(range(count))
 
     def _new_pool(self):
-        """The pool after so many seams."""
+        """Make the pool that comes after so many rebuilds."""
         return make_pool(self.env_id, self.settings | {"seed": derived_seed(self.seed, "envpool", self.number) % 2**31})
 
     def reset(self) -> np.ndarray:
         self.observation, _ = self.pool.reset()
         return self.observation
 
-    def seam(self) -> np.ndarray:
+    def rebuild(self) -> np.ndarray:
         self.number += 1
         self.pool.close()
         self.pool = self._new_pool()
-        self.totals.clear()
+        self.episodes.clear()
         return self.reset()
 
     def state(self) -> dict[str, object]:
-        """Of a pool that was just reset: only then can it be had again."""
+        """Return the state right after a reset; EnvPool cannot be restored mid-episode."""
         return {"number": self.number, "steps": self.steps, "observation": self.observation.copy()}
 
     def restore(self, state: dict) -> dict[int, str]:
         self.number, self.steps = state["number"] - 1, state["steps"]
-        same = (self.seam() == state["observation"]).reshape(self.count, -1).all(axis=1)
+        same = (self.rebuild() == state["observation"]).reshape(self.num_envs, -1).all(axis=1)
         return {index: "EnvPool starts it differently now" for index in np.flatnonzero(~same).tolist()}
 
     def step(self, action: np.ndarray) -> Step:
         self.steps += 1
         action = action.astype(self.action_space.dtype)
         observation, reward, terminated, truncated, info = self.pool.step(action)
-        self.totals.add(reward)
+        self.episodes.add(reward)
         done = terminated | truncated
         if not done.any():
             return Step(observation, reward, terminated, truncated, None, [])
         # A life that ended leaves lives in the game; without lives in the info, every end is a whole episode's.
         goes_on = (info["lives"] > 0) & terminated if "lives" in info else np.zeros_like(done)
-        episodes = [self.totals.finish(position) for position in np.flatnonzero(done & ~goes_on).tolist()]
+        episodes = [self.episodes.finish(position) for position in np.flatnonzero(done & ~goes_on).tolist()]
         final, observation = observation, observation.copy()
         ended = np.flatnonzero(done).astype(np.int32)
         observation[ended] = self.pool.step(action[ended], ended)[0]
@@ -103,10 +100,10 @@ def make_pool(env_id: str, settings: dict[str, object]):
     try:
         import envpool
     except ImportError:
-        raise Refusal(f"--backend envpool needs: {INSTALL}")
+        raise EnvError(f"--backend envpool needs: {INSTALL}")
     name = f"{game_of(env_id)}-v5" if is_atari(env_id) else env_id
     if name not in envpool.list_all_envs():
-        raise Refusal(f"--backend envpool does not have environment {env_id!r}; use --backend gymnasium")
+        raise EnvError(f"--backend envpool does not have environment {env_id!r}; use --backend gymnasium")
     if is_atari(env_id):
         settings = ATARI | settings
     elif "post_constraint" in envpool.make_spec(name).config._fields:
@@ -114,10 +111,10 @@ def make_pool(env_id: str, settings: dict[str, object]):
     try:
         pool = envpool.make(name, "gymnasium", **settings)
     except Exception as error:
-        raise Refusal(f"--backend envpool cannot make {env_id!r}: {type(error).__name__}: {error}")
+        raise EnvError(f"--backend envpool cannot make {env_id!r}: {type(error).__name__}: {error}")
     observation_space, _ = read_spaces(pool)
     if not isinstance(observation_space, gym.spaces.Box):
-        raise Refusal(f"--backend envpool has {env_id!r} with {observation_space}; accepted is a Box")
+        raise EnvError(f"--backend envpool has {env_id!r} with {observation_space}; accepted is a Box")
     return pool
 
 

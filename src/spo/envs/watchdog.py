@@ -1,4 +1,4 @@
-"""Names an environment that hangs in this process. It cannot be survived here, only told."""
+"""A timeout for environments of this process: report the one that hangs, and exit."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ def tick_of(timeout: float) -> float:
     return min(1.0, timeout / 4)
 
 
-class Watched:
+class WatchdogVecEnv:
     """A backend of this process under a clock: past the limit, one sentence, and the process ends with code 2."""
 
     def __init__(self, envs: VecEnv, timeout: float, on_timeout: Callable[[str], None] = lambda reason: None):
@@ -32,8 +32,8 @@ class Watched:
     def step(self, action) -> Step:
         return self._timed(self.envs.step, action)
 
-    def seam(self):
-        return self._timed(self.envs.seam)
+    def rebuild(self):
+        return self._timed(self.envs.rebuild)
 
     def close(self) -> None:
         self.is_closed.set()
@@ -54,7 +54,7 @@ class Watched:
             waited = waited + tick_of(self.timeout) if started is not None and started == seen else 0.0
             seen = started
             if waited >= self.timeout:
-                environment, step = getattr(self.envs, "progress", ("of the pool", self.envs.steps))
+                environment, step = self.envs.progress
                 reason = f"environment {environment} did not answer within {self.timeout:g} s (its step {step})"
                 self.on_timeout(reason)
                 print(f"error: {reason}", file=sys.stderr, flush=True)

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from importlib import metadata
 
-from spo.errors import Refusal
+from spo.errors import SpoError
 
 PROJECT = "simple-policy-optimization"
 
@@ -43,12 +43,12 @@ class Host:
     def require(self) -> None:
         """Refuses a host that is missing or older than what is supported."""
         if self.version is None:
-            raise Refusal(
+            raise SpoError(
                 f"spo.integrations.{self.name} needs {self.distribution}, which is not installed: "
                 f"pip install '{PROJECT}[{self.name}]'"
             )
         if numbers(self.version) < numbers(self.oldest):
-            raise Refusal(f"{self.title} is too old: supported is {self.oldest} or later; {self.remedy}")
+            raise SpoError(f"{self.title} is too old: supported is {self.oldest} or later; {self.remedy}")
 
 
 def numbers(version: str) -> tuple[int, ...]:

@@ -3,13 +3,14 @@
 import jax
 import jax.numpy as jnp
 
-from spo.errors import Refusal
+from spo.errors import SpoError
 from spo.integrations.hosts import Host
-from spo.integrations.objective import LARGEST_LOG_RATIO, HostedObjective, make_hosted
+from spo.integrations.objective import HostedObjective, make_hosted
+from spo.objectives import LARGEST_LOG_RATIO
 
 
 def ratio_of(log_ratio: jax.Array) -> jax.Array:
-    """exp(log r) with its value and slope capped at e¹⁵, as `spo.integrations.objective.ratio_of`."""
+    """exp(log r) with its value and slope capped at e¹⁵, as `spo.objectives.ratio_of`."""
     capped = LARGEST_LOG_RATIO + (log_ratio - jax.lax.stop_gradient(log_ratio))
     return jnp.exp(jnp.where(log_ratio > LARGEST_LOG_RATIO, capped, log_ratio))
 
@@ -20,5 +21,5 @@ def make_hosted_in_jax(name: str, host: Host, settings: dict[str, float] | None 
     try:
         jax.eval_shape(lambda ratio: hosted(ratio, ratio, 0.2), jnp.ones(2))
     except Exception as error:  # whatever a function raises that asks an array for what tensors have
-        raise Refusal(f"objective {name!r} takes torch's tensors alone, not JAX's arrays ({type(error).__name__})")
+        raise SpoError(f"objective {name!r} takes torch's tensors alone, not JAX's arrays ({type(error).__name__})")
     return hosted

@@ -5,25 +5,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spo.errors import Refusal
+from spo.errors import SpoError
 from spo.integrations.hosts import Host
 from spo.objectives import OBJECTIVES, Objective, find_objective, inputs_of, namespace, settings_of
 
-LARGEST_LOG_RATIO = 15.0
 GIVEN = ("ratio", "log_ratio", "advantage")
 """What every host gives an objective."""
 KEPT = ("ratio_deviation", "ratio_deviation_max", "ratio_deviation_sample_max")
 """What is kept of the ratios: mean |r − 1| over the minibatches, the largest of their means, the largest of all."""
-
-
-def ratio_of(log_ratio: Tensor) -> Tensor:
-    """exp(log r) with its value and slope capped at e¹⁵, as in the trainer: no overflow, and a way back.
-
-    Every ratio below the cap keeps its bits. A guard on the ratio itself would come too late: the gradient of an
-    exponential that has overflowed is 0·∞.
-    """
-    capped = LARGEST_LOG_RATIO + (log_ratio - log_ratio.detach())
-    return torch.where(log_ratio > LARGEST_LOG_RATIO, capped, log_ratio).exp()
 
 
 class HostedObjective:
@@ -134,11 +123,11 @@ def make_hosted(
     try:
         objective = find_objective(name)
     except LookupError as error:
-        raise Refusal(f"objective {name!r} {error}")
+        raise SpoError(f"objective {name!r} {error}")
     reason = why_not(objective, given, keeps_state)
     if reason:
         fitting = ", ".join(fitting_objectives(given, keeps_state))
-        raise Refusal(f"objective {name!r} does not fit into {host.title}: it {reason}; these fit: {fitting}")
+        raise SpoError(f"objective {name!r} does not fit into {host.title}: it {reason}; these fit: {fitting}")
     _check_settings(objective, host, settings or {})
     return HostedObjective(objective, settings or {})
 
@@ -165,9 +154,9 @@ def fitting_objectives(given: tuple[str, ...] = GIVEN, keeps_state: bool = False
 def _check_settings(objective: Objective, host: Host, settings: dict[str, float]) -> None:
     for name, value in settings.items():
         if name == "epsilon":
-            raise Refusal(f"epsilon {value} is not accepted: in {host.title} its name is {host.epsilon}")
+            raise SpoError(f"epsilon {value} is not accepted: in {host.title} its name is {host.epsilon}")
         if name not in objective.settings:
             own = ", ".join(n for n in objective.settings if n != "epsilon") or "none"
-            raise Refusal(f"objective {objective.name!r} has no setting {name!r}; it has {own}")
+            raise SpoError(f"objective {objective.name!r} has no setting {name!r}; it has {own}")
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise Refusal(f"setting {name} of objective {objective.name!r} is {value!r}; accepted is a number")
+            raise SpoError(f"setting {name} of objective {objective.name!r} is {value!r}; accepted is a number")

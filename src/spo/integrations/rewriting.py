@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FunctionType
 
-from spo.errors import Refusal
+from spo.errors import SpoError
 from spo.integrations.hosts import Host
-from spo.integrations.objective import ratio_of
+from spo.objectives import ratio_of
 
 SMALLER, LARGER = ("min", "minimum"), ("max", "maximum")
 CLIPS = ("clamp", "clip")
@@ -62,13 +62,13 @@ def rewrite(
     found = find_expressions(definition)
     where = f"{host.title}: {function.__qualname__}"
     if len(found) != expressions:
-        raise Refusal(
+        raise SpoError(
             f"{where} has {len(found)} expressions min(A·r, A·clip(r, 1 ± ε)), expected were {expressions}; supported "
             f"are releases {host.oldest} to {host.tested}: {host.remedy}"
         )
     for variable in (inputs or {}).values():
         if variable not in function.__code__.co_varnames + function.__code__.co_cellvars:
-            raise Refusal(f"{where} has no variable {variable!r} any more; {host.remedy}")
+            raise SpoError(f"{where} has no variable {variable!r} any more; {host.remedy}")
     is_method = "self" in function.__code__.co_varnames[:1]
     replaced = Replacement(found, f"self.{OBJECTIVE}" if is_method else OBJECTIVE, inputs or {}).visit(definition)
     return compile_like(function, replaced, {OBJECTIVE: objective, RATIO_OF: ratio_of})
@@ -78,11 +78,11 @@ def parse(function: FunctionType, host: Host) -> ast.FunctionDef:
     """The function's definition with the line numbers of its file, without its decorators."""
     where = f"{host.title}: {getattr(function, '__qualname__', function)}"
     if getattr(function, "__closure__", None):
-        raise Refusal(f"{where} depends on variables around it, so no objective can be put into it; {host.remedy}")
+        raise SpoError(f"{where} depends on variables around it, so no objective can be put into it; {host.remedy}")
     try:
         lines, first = inspect.getsourcelines(function)
     except (OSError, TypeError):
-        raise Refusal(f"{where} has no source to read, so no objective can be put into it; install it from its wheel")
+        raise SpoError(f"{where} has no source to read, so no objective can be put into it; install it from its wheel")
     is_indented = lines[0][0].isspace()
     tree = ast.parse(("if True:\n" if is_indented else "") + "".join(lines))
     definition = tree.body[0].body[0] if is_indented else tree.body[0]

@@ -18,8 +18,9 @@ from rl_games.algos_torch.players import PpoPlayerContinuous, PpoPlayerDiscrete
 from rl_games.common import common_losses
 from torch import Tensor
 
-from spo.errors import Refusal
-from spo.integrations.objective import make_hosted, ratio_of
+from spo.errors import SpoError
+from spo.integrations.objective import make_hosted
+from spo.objectives import ratio_of
 
 HOST = HOSTS["rl_games"]
 
@@ -35,7 +36,7 @@ class WithObjective:
         objective = config.get("objective", "spo")
         self.hosted_objective = make_hosted(objective, HOST, config.get("objective_settings"))
         if config.get("use_smooth_clamp"):
-            raise Refusal(
+            raise SpoError(
                 f"{HOST.title}: use_smooth_clamp is an objective of its own; set it to False for {objective!r}"
             )
         super().__init__(base_name, params)

@@ -12,7 +12,7 @@ from typing import Any
 
 from tianshou.algorithm import PPO
 
-from spo.errors import Refusal
+from spo.errors import SpoError
 from spo.integrations.objective import make_hosted
 from spo.integrations.rewriting import rewrite
 
@@ -27,7 +27,7 @@ class SPO(PPO):
 
     def __init__(self, *, objective: str = "spo", objective_settings: dict[str, float] | None = None, **kwargs: Any):
         if kwargs.get("dual_clip") is not None:
-            raise Refusal(
+            raise SpoError(
                 f"{HOST.title}: dual_clip {kwargs['dual_clip']} would bound {objective!r} a second time; leave it None "
                 "or choose objective 'ppo-dual-clip'"
             )

@@ -15,7 +15,8 @@ from tensordict.nn import dispatch
 from torch import Tensor
 from torchrl.objectives import ClipPPOLoss
 
-from spo.integrations.objective import make_hosted, ratio_of
+from spo.integrations.objective import make_hosted
+from spo.objectives import ratio_of
 
 
 class SPOLoss(ClipPPOLoss):

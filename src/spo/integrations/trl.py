@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 from trl import GRPOConfig, GRPOTrainer
 
-from spo.errors import Refusal
+from spo.errors import SpoError
 from spo.integrations.objective import GIVEN, make_hosted
 from spo.integrations.rewriting import rewrite
 
@@ -35,7 +35,9 @@ class SPOTrainer(GRPOTrainer):
         refuse_other_objectives(self.args)
         if "old_log_prob" in self.hosted_objective.objective.inputs and self.importance_sampling_level != "token":
             level = self.importance_sampling_level
-            raise Refusal(f"objective {objective!r} weighs tokens; importance_sampling_level is {level!r}, not 'token'")
+            raise SpoError(
+                f"objective {objective!r} weighs tokens; importance_sampling_level is {level!r}, not 'token'"
+            )
         if is_on_policy(self.args):
             warnings.warn(
                 "every batch is learned from once, so the ratio is always 1 and all objectives have the same gradient "
@@ -59,9 +61,9 @@ class SPOTrainer(GRPOTrainer):
 def refuse_other_objectives(args: GRPOConfig) -> None:
     if args.loss_type not in CLIPPED:
         accepted = ", ".join(CLIPPED)
-        raise Refusal(f"{HOST.title}: loss_type {args.loss_type!r} has an objective of its own; accepted: {accepted}")
+        raise SpoError(f"{HOST.title}: loss_type {args.loss_type!r} has an objective of its own; accepted: {accepted}")
     if args.delta is not None:
-        raise Refusal(f"{HOST.title}: delta {args.delta} clips the ratio before the objective sees it; leave it None")
+        raise SpoError(f"{HOST.title}: delta {args.delta} clips the ratio before the objective sees it; leave it None")
 
 
 def is_on_policy(args: GRPOConfig) -> bool:

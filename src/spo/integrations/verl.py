@@ -15,7 +15,8 @@ from torch import Tensor
 from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY, agg_loss, register_policy_loss
 from verl.utils.torch_functional import masked_mean
 
-from spo.integrations.objective import GIVEN, fitting_objectives, make_hosted, ratio_of
+from spo.integrations.objective import GIVEN, fitting_objectives, make_hosted
+from spo.objectives import ratio_of
 
 INPUTS = (*GIVEN, "old_log_prob")
 

@@ -3,9 +3,9 @@
 import numpy as np
 
 from spo.theory.alignment import Values
-from spo.theory.bounds import kl, kl_bound, study, tv, tv_bound, tv_radius
+from spo.theory.bounds import evaluate, kl, kl_bound, tv, tv_bound, tv_radius
 from spo.theory.mdp import Array, performance, random_mdp, random_policy
-from spo.theory.regions import starved, without_the_rarest
+from spo.theory.regions import drop_rarest, shift_mass
 
 GAMMA = 0.5
 """Small, because the bounds fall with 1/(1 − γ)² and would leave the picture."""
@@ -28,7 +28,7 @@ def path(states: int, actions: int, seed: int) -> dict[str, Array]:
     """Performance and its bounds along π̃ ∝ π·exp(t·A_π), with A_π scaled to at most 1."""
     random = np.random.default_rng(seed)
     mdp, policy = random_mdp(random, states, actions, GAMMA), random_policy(random, states, actions)
-    old, steps = study(mdp, policy), np.linspace(-1, 2, 301)
+    old, steps = evaluate(mdp, policy), np.linspace(-1, 2, 301)
     new = policy * np.exp(steps[:, None, None] * old.advantage / np.abs(old.advantage).max())
     new /= new.sum(-1, keepdims=True)
     gain = performance(mdp, new) - performance(mdp, policy)
@@ -47,7 +47,7 @@ def regions(points: int = 201) -> dict[str, object]:
         "tv": np.where(is_policy, tv(SLICE, new), np.nan),
         "kl": np.where(is_policy, kl(SLICE, new), np.nan),
         "old": SLICE,
-        "without": without_the_rarest(SLICE),
+        "without": drop_rarest(SLICE),
         "delta_kl": DELTA_KL,
         "delta_tv": tv_radius(DELTA_KL),
     }
@@ -56,7 +56,7 @@ def regions(points: int = 201) -> dict[str, object]:
 def growth() -> dict[str, Array]:
     """KL and TV while the first action keeps its ratio of 1 and the second loses its probability to the third."""
     rest = SLICE[1] * np.logspace(0, -60, 241)
-    new = np.stack([starved(SLICE, taken=0, ratio=1.0, lost=1, rest=value) for value in rest])
+    new = np.stack([shift_mass(SLICE, taken=0, ratio=1.0, lost=1, rest=value) for value in rest])
     return {"rest": rest, "kl": kl(SLICE, new), "tv": tv(SLICE, new)}
 
 

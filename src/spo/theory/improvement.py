@@ -5,23 +5,32 @@ from dataclasses import dataclass
 import numpy as np
 
 from spo.theory.bounds import (
-    Old,
+    OldPolicy,
     best_of_kl,
     best_of_tv,
+    evaluate,
     expected_advantage,
     kl_bound,
     kl_penalty,
     ratio_bound,
     ratio_deviation,
     ratio_penalty,
-    study,
     tv,
     tv_bound,
     tv_penalty,
     tv_radius,
 )
 from spo.theory.findings import CLOSE, ROUNDING, Finding, at_least, at_most
-from spo.theory.mdp import MDP, Array, fork, nearby_policies, performance, random_mdp, random_policy, visitation
+from spo.theory.mdp import (
+    MDP,
+    Array,
+    nearby_policies,
+    performance,
+    random_mdp,
+    random_policy,
+    visitation,
+    worst_case_mdp,
+)
 
 BOUNDS = {"TV": (tv_bound, tv_penalty), "KL": (kl_bound, kl_penalty), "ratio": (ratio_bound, ratio_penalty)}
 
@@ -31,7 +40,7 @@ class Case:
     """An MDP, its old policy, new policies from very near to far (K, S, A), and widths of trust regions."""
 
     mdp: MDP
-    old: Old
+    old: OldPolicy
     new: Array
     delta_kl: float
     epsilon: float
@@ -45,7 +54,7 @@ class Case:
 def random_case(random: np.random.Generator, states: int, actions: int, gamma: float) -> Case:
     mdp, policy = random_mdp(random, states, actions, gamma), random_policy(random, states, actions)
     new = nearby_policies(random, policy, np.logspace(-3, 0.5, 8))
-    return Case(mdp, study(mdp, policy), new, 10 ** random.uniform(-4, 0), random.uniform(0.05, 0.95))
+    return Case(mdp, evaluate(mdp, policy), new, 10 ** random.uniform(-4, 0), random.uniform(0.05, 0.95))
 
 
 def fork_case(
@@ -55,8 +64,8 @@ def fork_case(
     tilts: tuple[float, float] = (2**-26, 2**-26),
     size: float = 1.0,
 ) -> Case:
-    mdp, old, new = fork(gamma, chance, shift, tilts, size)
-    return Case(mdp, study(mdp, old), new[None], delta_kl=2 * shift**2, epsilon=2 * shift)
+    mdp, old, new = worst_case_mdp(gamma, chance, shift, tilts, size)
+    return Case(mdp, evaluate(mdp, old), new[None], delta_kl=2 * shift**2, epsilon=2 * shift)
 
 
 def performance_difference(cases: list[Case]) -> Finding:

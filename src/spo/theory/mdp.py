@@ -65,7 +65,7 @@ def visitation(mdp: MDP, policy: Array) -> Array:
     return (1 - mdp.gamma) * np.linalg.solve(system, start)[..., 0]
 
 
-def fork(
+def worst_case_mdp(
     gamma: float, chance: float, shift: float, tilts: tuple[float, float], size: float
 ) -> tuple[MDP, Array, Array]:
     """The worst case for the lower bounds: an MDP, an old and a new policy, after which hardly any slack is left.

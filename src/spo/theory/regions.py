@@ -25,11 +25,11 @@ def action_growth_error(old: Array, epsilon: float, random: np.random.Generator)
     """KL rises by π(b)·log 10 with every digit that π̃(b) loses: over 180 digits, relative to that."""
     taken, lost = random.choice(len(old), 2, replace=False)
     ratio = random.uniform(1 - epsilon, min(1 + epsilon, 1 / old[taken]))
-    before, after = (kl(old, starved(old, taken, ratio, lost, rest)) for rest in (1e-20, 1e-200))
+    before, after = (kl(old, shift_mass(old, taken, ratio, lost, rest)) for rest in (1e-20, 1e-200))
     return abs((after - before) / (old[lost] * 180 * np.log(10)) - 1)
 
 
-def starved(old: Array, taken: int, ratio: float, lost: int, rest: float) -> Array:
+def shift_mass(old: Array, taken: int, ratio: float, lost: int, rest: float) -> Array:
     """A policy of one state with the given ratio of the taken action that leaves `rest` to the lost one."""
     new = old * (1 - ratio * old[taken] - rest) / (1 - old[taken] - old[lost])
     new[taken], new[lost] = ratio * old[taken], rest
@@ -55,11 +55,11 @@ def random_squeeze(epsilon: float, random: np.random.Generator) -> tuple[Array, 
 
 def gaussian_growth_error(action: Array, direction: Array, ratio: float) -> float:
     """KL rises a hundredfold with every digit that the narrowest standard deviation loses, in the end."""
-    before, after = (gaussian_kl(*squeezed(action, direction, ratio, std)) for std in (1e-6, 1e-7))
+    before, after = (gaussian_kl(*squeeze(action, direction, ratio, std)) for std in (1e-6, 1e-7))
     return abs(after / before / 100 - 1)
 
 
-def squeezed(action: Array, direction: Array, ratio: float, std: float) -> tuple[Array, Array]:
+def squeeze(action: Array, direction: Array, ratio: float, std: float) -> tuple[Array, Array]:
     """Mean and precision matrix of the Gaussian that is N(0, I) but along one direction, where it has this width.
 
     Its mean gives the action its ratio against N(0, I), of which every Gaussian is an affine image.
@@ -80,11 +80,11 @@ def unbounded_kl_within_tv(cases: list[Case]) -> Finding:
         "ours",
         "TV ≤ δ leaves KL unbounded if some π(b|s) ≤ δ",
         "least KL without action b",
-        (kl(case.old.policy, without_the_rarest(case.old.policy)) for case in cases),
+        (kl(case.old.policy, drop_rarest(case.old.policy)) for case in cases),
     )
 
 
-def without_the_rarest(old: Array) -> Array:
+def drop_rarest(old: Array) -> Array:
     """In every state the action of least probability is given up, so TV is that probability."""
     new = old.copy()
     np.put_along_axis(new, old.argmin(-1, keepdims=True), 0.0, -1)
@@ -120,7 +120,7 @@ def inclusion(cases: list[Case], random: np.random.Generator) -> Finding:
 
 def inclusion_margin(old: Array, delta_kl: float, random: np.random.Generator) -> Array:
     """What policies on the edge of Ω_KL leave of δ_TV, in each state."""
-    return 1 - tv(old, edge_of_kl(old, aims(old, random), delta_kl)) / tv_radius(delta_kl)
+    return 1 - tv(old, edge_of_kl(old, targets(old, random), delta_kl)) / tv_radius(delta_kl)
 
 
 def strictness(cases: list[Case], random: np.random.Generator) -> Finding:
@@ -135,10 +135,10 @@ def strictness(cases: list[Case], random: np.random.Generator) -> Finding:
 
 def strictness_margin(old: Array, delta_kl: float, random: np.random.Generator) -> Array:
     """How far policies on the edge of Ω_TV are outside Ω_KL, in each state."""
-    return kl(old, edge_of_tv(old, aims(old, random), tv_radius(delta_kl))) / delta_kl - 1
+    return kl(old, edge_of_tv(old, targets(old, random), tv_radius(delta_kl))) / delta_kl - 1
 
 
-def aims(old: Array, random: np.random.Generator) -> Array:
+def targets(old: Array, random: np.random.Generator) -> Array:
     """Policies to walk to from the old one; each gives up an action, so the KL on the way has no bound."""
     weight = random.dirichlet(np.ones(old.shape[-1]), len(old))
     weight[np.arange(len(old)), random.integers(old.shape[-1], size=len(old))] = 0

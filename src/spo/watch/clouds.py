@@ -4,7 +4,7 @@ import numpy as np
 from bokeh.models import BoxAnnotation, ColumnDataSource, Range1d, Span
 from bokeh.plotting import figure
 
-from spo.bench.report.markup import Html, element, join
+from spo.experiments.report.markup import Html, element, join
 from spo.watch.fans import NAMES, Fan, share_of
 from spo.watch.glance import Glance
 from spo.watch.page import Page, badge, chip, link_to

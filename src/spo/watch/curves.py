@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from spo.bench import statistics
+from spo.experiments import statistics
 from spo.watch.catalogue import Catalogue
 from spo.watch.glance import take_signature
 from spo.watch.history import History

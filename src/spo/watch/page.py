@@ -10,7 +10,7 @@ from bokeh.model import Model
 from bokeh.models import Div, InlineStyleSheet, TextInput, UIElement
 from jinja2 import Environment
 
-from spo.bench.report.markup import Html, element, join
+from spo.experiments.report.markup import Html, element, join
 from spo.watch.catalogue import Catalogue
 from spo.watch.glance import Glance
 from spo.watch.words import colour_of, name_of

@@ -19,7 +19,7 @@ from tornado.httputil import HTTPServerRequest
 from tornado.ioloop import IOLoop
 from tornado.web import StaticFileHandler
 
-from spo.errors import Refusal
+from spo.errors import SpoError
 from spo.watch.catalogue import Catalogue
 from spo.watch.guard import Guard, Refused, TakeToken, is_loopback, make_headers
 from spo.watch.pages import PAGES
@@ -89,7 +89,7 @@ def make_server(roots: list[Path], address: str, port: int) -> Watching:
     try:
         sockets = netutil.bind_sockets(port, address)
     except (OSError, ValueError, OverflowError) as error:
-        raise Refusal(f"--address {address} --port {port} cannot be used: {getattr(error, 'strerror', None) or error}")
+        raise SpoError(f"--address {address} --port {port} cannot be used: {getattr(error, 'strerror', None) or error}")
     tornado = WatchTornado(
         Guard(address, token, is_path),
         {path: partial(build, catalogue=catalogue, nonce=nonce) for path, build in PAGES.items()},

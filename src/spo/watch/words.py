@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 
-from spo.bench.figures.style import look_of
+from spo.experiments.figures.style import look_of
 from spo.watch.glance import Glance
 
 BARS = "▁▂▃▄▅▆▇█"

@@ -7,7 +7,7 @@ import numpy as np
 from bokeh.models import Column, ColumnDataSource, InlineStyleSheet, RadioButtonGroup, Select, UIElement
 from bokeh.plotting import figure
 
-from spo.bench.report.markup import Html, element, join
+from spo.experiments.report.markup import Html, element, join
 from spo.watch.curves import METRICS, RETURN, Curve, CurveKeeper, combine, interval_of
 from spo.watch.glance import Glance
 from spo.watch.page import Page, link_to

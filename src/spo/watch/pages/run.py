@@ -6,7 +6,7 @@ import numpy as np
 from bokeh.models import ColumnDataSource, DataRange1d, RadioButtonGroup, UIElement
 from bokeh.plotting import figure
 
-from spo.bench.report.markup import Html, element, join
+from spo.experiments.report.markup import Html, element, join
 from spo.watch.glance import Glance
 from spo.watch.history import History
 from spo.watch.page import Page, badge, chip, link_to

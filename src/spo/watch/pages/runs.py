@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from bokeh.models import Select, TextInput, UIElement
 
-from spo.bench.report.markup import Html, element, join
+from spo.experiments.report.markup import Html, element, join
 from spo.watch.glance import STATES, Glance
 from spo.watch.page import Page, badge, chip, link_to
 from spo.watch.words import leaves_bound, list_differences, show_clock, show_number, show_steps

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 from bokeh.models import UIElement
 
-from spo.bench.report.markup import Html, element, join
+from spo.experiments.report.markup import Html, element, join
 from spo.watch.files import Place, UnreadableFileError, read_json
 from spo.watch.glance import Glance
 from spo.watch.page import Page, badge, chip, link_to

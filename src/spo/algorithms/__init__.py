@@ -1,0 +1,1 @@
+"""What learns: batches, losses, optimisers, and the two rules that turn a batch into a better policy."""

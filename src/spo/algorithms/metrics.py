@@ -1,0 +1,62 @@
+"""The logged statistics of an update, each defined in docs/metrics.md."""
+
+import torch
+from torch import Tensor
+
+from spo.errors import SpoError
+
+Row = dict[str, float]
+LARGEST_LOGGED_LOG_RATIO = 80.0
+POLICY_STATISTICS = (
+    "policy_loss",
+    "value_loss",
+    "entropy",
+    "ratio_deviation",
+    "ratio_deviation_max",
+    "ratio_deviation_sample_max",
+    "clip_fraction",
+    "zero_gradient_fraction",
+    "rollback_fraction",
+)
+Stats = dict[str, Tensor]
+
+
+def ratio_statistics(log_ratio: Tensor, bound: float | Tensor) -> Stats:
+    """How far the ratios have left 1, from log-ratios capped only so that JSON stays finite."""
+    deviation = (log_ratio.detach().clamp(max=LARGEST_LOGGED_LOG_RATIO).exp() - 1).abs()
+    mean = deviation.mean()
+    return {
+        "ratio_deviation": mean,
+        "ratio_deviation_max": mean,
+        "ratio_deviation_sample_max": deviation.max(),
+        "clip_fraction": (deviation > bound).float().mean(),
+    }
+
+
+def slope_statistics(slope: Tensor, advantage: Tensor) -> Stats:
+    """Which samples the objective leaves alone, and which it pulls back against their advantage."""
+    return {
+        "zero_gradient_fraction": (slope == 0).float().mean(),
+        "rollback_fraction": (slope * advantage < 0).float().mean(),
+    }
+
+
+def summarized(names: tuple[str, ...], rows: Tensor) -> dict[str, float]:
+    """Means over the minibatches (M, statistics), maxima of those whose name says so."""
+    if not torch.isfinite(rows).all():
+        raise _diverged(names, rows)
+    means, maxima = rows.mean(0).tolist(), rows.amax(0).tolist()
+    return {name: maxima[i] if name.endswith("_max") else means[i] for i, name in enumerate(names)}
+
+
+def _diverged(names: tuple[str, ...], rows: Tensor) -> SpoError:
+    """Names the first statistic that is not finite; the parameters are still those before that step."""
+    step, column = (~torch.isfinite(rows)).nonzero()[0].tolist()
+    name, value = names[column].replace("_", " "), rows[step, column].item()
+    return SpoError(f"training diverged: the {name} became {value} at minibatch {step + 1} of the iteration")
+
+
+def explained_variance(value: Tensor, target: Tensor) -> float:
+    """1 − Var(target − value) / Var(target): 1 is perfect, 0 no better than a constant (or nothing to explain)."""
+    variance = target.var().item()
+    return 1 - (target - value).var().item() / variance if variance > 0 else 0.0

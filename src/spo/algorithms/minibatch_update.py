@@ -1,0 +1,214 @@
+"""Epochs of minibatch gradient steps: the first of the two rules that turn a batch into a better policy.
+
+One step (gradient, clipping, Adam, statistics) is one function of tensors, so that eager and compiled training run
+the same code.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spo.algorithms.adam import AdamState, adam_step, adapted_learning_rate
+from spo.algorithms.batch import Batch
+from spo.algorithms.losses import Feedback, Loss, ValueLoss, divergences, gradient, standardized
+from spo.algorithms.metrics import summarized
+from spo.config.config import Config
+from spo.objectives import inputs_of
+from spo.runtime.signals import stop_if_asked
+from spo.runtime.torch_tuning import compiled, unguarded
+
+
+class GradientStep:
+    """One gradient step as a function of tensors alone."""
+
+    def __init__(self, loss: Loss | ValueLoss, config: Config):
+        self.loss, self.max_norm, self.eps = loss, config.max_grad_norm, config.adam_eps
+        self.names = (*loss.statistics, "grad_norm")
+        self.kl_target = config.lr_kl_target if config.lr_schedule == "adaptive-kl" else None
+        self.ends_updates = config.bound(config.resolved_objective.ends_updates)
+
+    def __call__(
+        self,
+        vector: Tensor,
+        first: Tensor,
+        second: Tensor,
+        learning_rate: Tensor,
+        corrections: Tensor,
+        batch: Batch,
+        feedback: Feedback,
+    ) -> Tensor:
+        """Steps in place and returns the statistics taken before the step, in the order of `names`."""
+        with torch.no_grad():
+            slope, stats = gradient(self.loss, vector, batch, feedback)
+            stats["grad_norm"] = norm = slope.square().sum().sqrt()
+            if "minibatch_kl" in stats:
+                learning_rate.copy_(adapted_learning_rate(learning_rate, stats["minibatch_kl"], self.kl_target))
+            is_allowed = norm.isfinite()
+            if self.ends_updates is not None:
+                is_allowed = is_allowed & ~self.ends_updates(stats["ratio_deviation"])
+            clipped = slope * (self.max_norm / (norm + 1e-6)).clamp(max=1.0)
+            adam_step(vector, (first, second), clipped, is_allowed, learning_rate, corrections, self.eps)
+            return torch.stack([stats[name] for name in self.names])
+
+
+class MinibatchEpochs:
+    """Epochs of shuffled minibatches with Adam."""
+
+    def __init__(self, loss: Loss | ValueLoss, config: Config, generator: np.random.Generator):
+        self.loss, self.config, self.generator = loss, config, generator
+        self.adam = AdamState.like(loss.parameters.vector)
+        self.learning_rate = torch.tensor(config.learning_rate)
+        self.stepper = GradientStep(loss, config)
+        self.step: Callable[..., Tensor] = self.stepper.__call__
+        self.around_epoch: Callable[[], AbstractContextManager] = nullcontext
+
+    def __call__(
+        self, batch: Batch, learning_rate: float | None, feedback: Feedback, after_epoch: Callable[[Tensor], bool]
+    ) -> dict[str, float]:
+        """Runs the epochs; the statistics of the minibatches that were run.
+
+        After each epoch `after_epoch` is given its order of the samples, and says whether it was enough.
+        """
+        if learning_rate is not None:
+            self.learning_rate.fill_(learning_rate)
+        rows: list[Tensor] = []
+        epochs, is_over = 0, False
+        while epochs < self.config.epochs and not is_over:
+            order = torch.from_numpy(self.generator.permutation(self.config.batch_size))
+            with self.around_epoch():
+                is_over = self._epoch(batch, order, feedback, rows)
+            is_over = after_epoch(order) or is_over
+            epochs += 1
+        return summarized(self.stepper.names, torch.stack(rows)) | {"epochs": epochs}
+
+    def state(self) -> dict[str, object]:
+        return {
+            "first": self.adam.first.cpu().numpy().copy(),
+            "second": self.adam.second.cpu().numpy().copy(),
+            "count": self.adam.count,
+            "learning_rate": self.learning_rate.item(),
+            "generator": self.generator.bit_generator.state,
+        }
+
+    def restore(self, state: dict) -> None:
+        self.adam.first.copy_(torch.from_numpy(state["first"]))
+        self.adam.second.copy_(torch.from_numpy(state["second"]))
+        self.adam.count = state["count"]
+        self.learning_rate.fill_(state["learning_rate"])
+        self.generator.bit_generator.state = state["generator"]
+
+    def compile(self, example: Batch, feedback: Feedback) -> None:
+        """Compiles the step on a copy of the state, or raises what the compiler raised."""
+        step = compiled(self.stepper.__call__, self.loss.parameters.vector.device)
+        state = (self.loss.parameters.vector, self.adam.first, self.adam.second, self.learning_rate)
+        example = prepared(self.loss, example)
+        minibatch = {name: example[name] for name in self.loss.fields}
+        step(*(tensor.clone() for tensor in state), self.adam.corrections(), minibatch, feedback)
+        self.step, self.around_epoch = step, unguarded  # all minibatches are like the example
+
+    def _epoch(self, batch: Batch, order: Tensor, feedback: Feedback, rows: list[Tensor]) -> bool:
+        """One pass; permutes once and slices, which is cheaper than gathering. True if the updates must end."""
+        size, vector = self.config.minibatch_size, self.loss.parameters.vector
+        shuffled = {name: batch[name].index_select(0, order) for name in self.loss.fields}
+        for start in range(0, len(order), size):
+            minibatch = {name: tensor[start : start + size] for name, tensor in shuffled.items()}
+            state = (vector, self.adam.first, self.adam.second, self.learning_rate, self.adam.corrections())
+            rows.append(self.step(*state, minibatch, feedback))
+            stop_if_asked()
+            if self._must_end(rows[-1]):
+                return True
+            self.adam.count += 1
+        return False
+
+    def _must_end(self, row: Tensor) -> bool:
+        ends_updates = self.stepper.ends_updates
+        return ends_updates is not None and bool(ends_updates(row[self.stepper.names.index("ratio_deviation")]))
+
+
+class MinibatchUpdate:
+    """Improves policy and value together by gradient steps on one loss."""
+
+    def __init__(self, loss: Loss, config: Config, generator: np.random.Generator):
+        self.loss, self.config, self.objective = loss, config, config.resolved_objective
+        self.epochs = MinibatchEpochs(loss, config, generator)
+        fed_back = self.objective.fed_back
+        self.fed_back = {fed_back: config.objective_settings[fed_back]} if fed_back else {}
+        self.ends_epochs = config.bound(self.objective.ends_epochs)
+        self.wants_successors = loss.wants_successors
+
+    def __call__(
+        self, batch: Batch, learning_rate: float | None, record: Callable[[Tensor], object] | None = None
+    ) -> dict[str, float]:
+        """Improves in place and returns the iteration's statistics; `record` is given what each epoch saw."""
+        batch = prepared(self.loss, with_batch_advantage(batch, self.config))
+        used = dict(self.fed_back)
+
+        def after_epoch(order: Tensor) -> bool:
+            if record:
+                record(self.seen_advantage(batch["advantage"], order))
+            return self._has_enough(batch)
+
+        stats = self.epochs(batch, learning_rate, self.feedback, after_epoch)
+        stats |= divergences(self.loss, batch)
+        self._feed_back(stats)
+        if learning_rate is None:
+            stats["learning_rate"] = self.epochs.learning_rate.item()
+        return stats | used
+
+    def seen_advantage(self, advantage: Tensor, order: Tensor) -> Tensor:
+        """Every sample's advantage (B,) as the objective saw it in an epoch: by minibatch standardised, if at all."""
+        if not self.loss.standardizes:
+            return advantage
+        seen = torch.empty_like(advantage)
+        for chosen in order.split(self.config.minibatch_size):
+            seen[chosen] = standardized(advantage[chosen], advantage[chosen])
+        return seen
+
+    @property
+    def feedback(self) -> Feedback:
+        return {name: torch.tensor(value) for name, value in self.fed_back.items()}
+
+    def compile(self, example: Batch) -> None:
+        self.epochs.compile(example, self.feedback)
+
+    def state(self) -> dict[str, object]:
+        return {"epochs": self.epochs.state(), "fed_back": dict(self.fed_back)}
+
+    def restore(self, state: dict) -> None:
+        self.epochs.restore(state["epochs"])
+        self.fed_back = dict(state["fed_back"])
+
+    def _has_enough(self, batch: Batch) -> bool:
+        """Whether the policy has moved so far over the full batch that no further epoch is wanted."""
+        if self.config.target_kl is None and self.ends_epochs is None:
+            return False
+        moved = divergences(self.loss, batch)
+        if self.config.target_kl is not None and moved["kl"] > self.config.target_kl:
+            return True
+        return self.ends_epochs is not None and self.ends_epochs(moved["kl_reverse"])
+
+    def _feed_back(self, stats: dict[str, float]) -> None:
+        adapt = self.objective.after_iteration
+        if adapt is None or "off" in self.config.settings_for(adapt).values():
+            return
+        (name,) = self.fed_back
+        depends_on = inputs_of(adapt)[1:]
+        bound = self.config.bound(adapt)
+        self.fed_back[name] = bound(self.fed_back[name], *(stats[other] for other in depends_on))
+
+
+def prepared(loss: Loss | ValueLoss, batch: Batch) -> Batch:
+    """With observations as the network reads them fastest, because every epoch reads them again."""
+    names = [name for name in ("observation", "next_observation") if name in batch]
+    return batch | {name: loss.parameters.network.prepared(batch[name]) for name in names}
+
+
+def with_batch_advantage(batch: Batch, config: Config) -> Batch:
+    """Advantages standardised over the whole batch, where the settings ask for that."""
+    if config.normalize_advantage != "batch":
+        return batch
+    names = [name for name in ("advantage", "next_advantage") if name in batch]
+    return batch | {name: standardized(batch[name], batch["advantage"]) for name in names}

@@ -1,0 +1,148 @@
+"""The second rule that turns a batch into a better policy: TRPO's natural-gradient step with a line search."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spo.algorithms.batch import Batch
+from spo.algorithms.losses import Loss, ValueLoss, bounded, divergences, standardized
+from spo.algorithms.metrics import ratio_statistics, slope_statistics
+from spo.algorithms.minibatch_update import MinibatchEpochs, prepared
+from spo.config.config import Config
+
+SMALLEST_GRADIENT = 1e-8
+
+
+def conjugate_gradient(
+    product: Callable[[Tensor], Tensor], target: Tensor, steps: int, tolerance: float = 1e-10
+) -> Tensor:
+    """Solves product(x) = target for a symmetric positive definite product."""
+    solution = torch.zeros_like(target)
+    residual, direction = target.clone(), target.clone()
+    size = residual.dot(residual)
+    for _ in range(steps):
+        if size < tolerance:
+            break
+        image = product(direction)
+        length = size / direction.dot(image)
+        solution += length * direction
+        residual -= length * image
+        new_size = residual.dot(residual)
+        direction = residual + new_size / size * direction
+        size = new_size
+    return solution
+
+
+class TRPOUpdate:
+    """Maximises mean(r·A) subject to mean KL(old‖new) ≤ δ on the full batch; the critic trains by gradient epochs."""
+
+    wants_successors = False
+
+    def __init__(self, loss: Loss, config: Config, generator: np.random.Generator):
+        self.loss, self.config, self.parameters = loss, config, loss.parameters
+        self.settings = config.objective_settings
+        value_loss = ValueLoss(loss.parameters, config.value_coef, config.value_bound)
+        self.epochs = MinibatchEpochs(value_loss, config, generator)
+
+    def __call__(
+        self, batch: Batch, learning_rate: float | None, record: Callable[[Tensor], object] | None = None
+    ) -> dict[str, float]:
+        """Improves in place and returns the iteration's statistics; ratios are those after the step."""
+        advantage = batch["advantage"]
+        if self.config.normalize_advantage != "off":
+            advantage = standardized(advantage, advantage)
+        batch = prepared(self.loss, batch | {"advantage": advantage})
+        stats = self.policy_step(batch)
+        if record:
+            record(batch["advantage"])
+        stats |= self._statistics_after(batch) | divergences(self.loss, batch)
+        critic = self.epochs(batch, learning_rate, {}, lambda order: False)
+        return stats | {name: critic[name] for name in ("value_loss", "epochs")}
+
+    def compile(self, example: Batch) -> None:
+        """Only the critic's step is compiled: the policy makes one step per iteration."""
+        self.epochs.compile(example, {})
+
+    def state(self) -> dict[str, object]:
+        return {"epochs": self.epochs.state()}
+
+    def restore(self, state: dict) -> None:
+        self.epochs.restore(state["epochs"])
+
+    def policy_step(self, batch: Batch) -> dict[str, float]:
+        """One step, or none: then the parameters are restored to the bit."""
+        policy = self.parameters.vector[: self.parameters.policy_size]
+        old = policy.clone()
+        surrogate, slope = self._surrogate_and_slope(batch)
+        stats = {"grad_norm": slope.norm().item(), "step_fraction": 0.0}
+        if not slope.isfinite().all() or slope.norm() < SMALLEST_GRADIENT:
+            return stats
+        step = self._natural_step(batch, slope)
+        if step is None:
+            return stats
+        fraction = 1.0
+        for _ in range(int(self.settings["backtrack_steps"])):
+            policy.copy_(old + fraction * step)
+            if self._is_accepted(batch, surrogate):
+                return stats | {"step_fraction": fraction}
+            fraction *= self.settings["backtrack"]
+        policy.copy_(old)
+        return stats
+
+    def _natural_step(self, batch: Batch, slope: Tensor) -> Tensor | None:
+        """√(2δ / xᵀHx)·x with Hx = g, or None if rounding made the Fisher matrix indefinite."""
+        product = self._fisher_product(batch)
+        solution = conjugate_gradient(product, slope, int(self.settings["cg_steps"]))
+        curvature = solution.dot(product(solution))
+        if not (curvature > 0 and solution.isfinite().all()):
+            return None
+        return (2 * self.settings["delta"] / curvature).sqrt() * solution
+
+    def _fisher_product(self, batch: Batch) -> Callable[[Tensor], Tensor]:
+        """v ↦ ∇(∇KL·v) + damping·v at the old policy."""
+        leaf, params = self._params_of_leaf(batch)
+        kl = self.loss.distribution.kl(batch["old_params"], params).mean()
+        (kl_slope,) = torch.autograd.grad(kl, leaf, create_graph=True)
+
+        def product(vector: Tensor) -> Tensor:
+            (image,) = torch.autograd.grad(kl_slope @ vector, leaf, retain_graph=True)
+            return image + self.settings["damping"] * vector
+
+        return product
+
+    def _surrogate_and_slope(self, batch: Batch) -> tuple[float, Tensor]:
+        leaf, params = self._params_of_leaf(batch)
+        surrogate = self._surrogate(batch, params)
+        return surrogate.item(), torch.autograd.grad(surrogate, leaf)[0]
+
+    def _params_of_leaf(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """A copy of the policy's parameters to differentiate by, and the distributions that they give."""
+        size = self.parameters.policy_size
+        leaf = self.parameters.vector[:size].clone().requires_grad_()
+        with torch.enable_grad():
+            vector = torch.cat([leaf, self.parameters.vector[size:]])
+            return leaf, self.loss.policy_params(vector, batch)
+
+    def _log_ratio(self, batch: Batch, params: Tensor) -> Tensor:
+        return self.loss.distribution.log_prob(params, batch["action"]) - batch["old_log_prob"]
+
+    def _surrogate(self, batch: Batch, params: Tensor) -> Tensor:
+        with torch.enable_grad():
+            return (bounded(self._log_ratio(batch, params)).exp() * batch["advantage"]).mean()
+
+    @torch.no_grad()
+    def _is_accepted(self, batch: Batch, before: float) -> bool:
+        params = self.loss.policy_params(self.parameters.vector, batch)
+        kl = self.loss.distribution.kl(batch["old_params"], params).mean().item()
+        return self._surrogate(batch, params).item() > before and kl <= self.settings["delta"]
+
+    @torch.no_grad()
+    def _statistics_after(self, batch: Batch) -> dict[str, float]:
+        params = self.loss.policy_params(self.parameters.vector, batch)
+        log_ratio = self._log_ratio(batch, params)
+        slope = bounded(log_ratio).exp() * batch["advantage"]
+        stats = ratio_statistics(log_ratio, self.loss.ratio_bound) | slope_statistics(slope, batch["advantage"])
+        stats |= {"policy_loss": -slope.mean(), "entropy": self.loss.distribution.entropy(params).mean()}
+        return {name: stat.item() for name, stat in stats.items()}

@@ -1,1 +1,0 @@
-"""Many runs: executed side by side, and told apart afterwards."""

@@ -1,0 +1,79 @@
+"""What a command is, and how its arguments are parsed: tyro's error box becomes one sentence."""
+
+import contextlib
+import io
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import dropwhile, takewhile
+from typing import Any, TypeVar
+
+import tyro
+
+from spo.errors import SpoError
+
+Arguments = TypeVar("Arguments")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of `spo`; without a class of arguments it gets the words as they were typed."""
+
+    usage: str
+    help: str
+    arguments: type | None
+    function: Callable[[Any], None]
+
+    def run(self, words: list[str]) -> None:
+        program = f"spo {self.usage.split()[0]}"
+        self.function(parse(self.arguments, words, program) if self.arguments else words)
+
+
+COMMANDS: dict[str, Command] = {}
+"""The commands by name, in the order of the overview."""
+
+
+def command(usage: str, help: str, arguments: type | None = None) -> Callable[[Callable], Callable]:
+    """Register a function as the command that the first word of `usage` names."""
+
+    def register(function: Callable[[Any], None]) -> Callable[[Any], None]:
+        COMMANDS[usage.split()[0]] = Command(usage, help, arguments, function)
+        return function
+
+    return register
+
+
+def parse(kind: type[Arguments], words: list[str], program: str, default: Arguments | None = None, **options) -> Any:
+    """Parse with tyro; its error box becomes one sentence."""
+    box = io.StringIO()
+    if default is not None:
+        options["default"] = default
+    try:
+        with contextlib.redirect_stderr(box):
+            return tyro.cli(kind, args=words, prog=program, **options)
+    except SystemExit as ending:
+        if ending.code:
+            raise SpoError(f"{_read_sentence(box.getvalue())} (see {program} --help)")
+        raise
+
+
+def _read_sentence(box: str) -> str:
+    """Read the text of tyro's error box, up to its first rule, without the colours of a terminal."""
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip("│ ") for line in box.splitlines()[1:]]
+    text = " ".join(takewhile(lambda line: not _is_rule(line), dropwhile(_is_rule, lines)))
+    for pattern, words in PLAIN_WORDS.items():
+        text = re.sub(pattern, words, text)
+    return text
+
+
+def _is_rule(line: str) -> bool:
+    return set(line) <= set("─╰╯-")
+
+
+PLAIN_WORDS = {
+    r"could not convert string to float: (.*)": r"\1 is not a number",
+    r"invalid literal for int\(\) with base 10: (.*)": r"\1 is not a whole number",
+    r"Could not find valid parse for arguments: \[(.*)\]": r"\1 are not whole numbers",
+    r"Exceeds the limit \(\d+ digits\).*": r"a number of so many digits is not accepted",
+}
+"""What Python says of a value, and what a user should read."""

@@ -1,0 +1,176 @@
+"""The commands around one run: train, resume, eval, doctor, objectives."""
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from spo.cli.command import command, parse
+from spo.config import fields
+from spo.errors import SpoError
+
+if TYPE_CHECKING:
+    from spo.config.config import Config
+
+
+@command("train ENV", "train a policy (spo train --help lists every setting)")
+def train(words: list[str]) -> None:
+    from spo.envs.factory import env_maker
+    from spo.runs.start import run_training
+
+    config = parse_train(words)
+    run_training(config, env_maker(config))
+
+
+def parse_train(words: list[str]) -> "Config":
+    """Parse the settings of `spo train`: what decides the defaults is looked at first, every flag wins over them."""
+    from spo.config.config import Config
+    from spo.config.sources import unchecked_config
+    from spo.config.validation import checked
+
+    if {"-h", "--help"} & set(words):  # tyro prints it, with the paper's settings as defaults
+        return parse(Config, words, "spo train", unchecked_config("ENV", None, None, None, None))
+    if not words or words[0].startswith("-"):
+        raise SpoError("ENV is missing: name an environment first, as in spo train HalfCheetah-v4")
+    paper = {"--paper": True, "--no-paper": False}
+    asked = next((paper[word] for word in reversed(words) if word in paper), None)
+    preset, config, objective = (_value_of(flag, words) for flag in ("--preset", "--config", "--objective"))
+    defaults = unchecked_config(words[0], preset, config, asked, objective)
+    return checked(parse(Config, words, "spo train", defaults))
+
+
+def _value_of(flag: str, words: list[str]) -> str | None:
+    """The value of a flag that decides the defaults of all others; the last one counts."""
+    found = None
+    for position, word in enumerate(words):
+        if word.startswith(flag + "="):
+            found = word.removeprefix(flag + "=")
+        elif word == flag and position + 1 < len(words):
+            found = words[position + 1]
+    return found
+
+
+@dataclass(frozen=True)
+class ResumeArguments:
+    """Continues a run from its newest good checkpoint with the path that it was started with."""
+
+    run: Annotated[str, tyro.conf.Positional]
+    """A run directory."""
+    steps: fields.OptionalText = None
+    """A new length for the run; the learning rate follows it."""
+    env: fields.OptionalText = None
+    """The run's environment, if it names a module of yours."""
+    objective: fields.OptionalText = None
+    """The run's objective, if it names a module of yours."""
+    quiet: bool = False
+    """Prints nothing but errors."""
+
+
+@command("resume RUN", "continue a run that was stopped, to the bit as if it never was", ResumeArguments)
+def resume(given: ResumeArguments) -> None:
+    from spo.runs.resume import resume
+
+    resume(given.run, env=given.env, objective=given.objective, steps=given.steps, quiet=given.quiet)
+
+
+@dataclass(frozen=True)
+class ExportArguments:
+    """Writes a run's policy as one file that needs neither this package nor its environment."""
+
+    run: Annotated[str, tyro.conf.Positional]
+    """A run directory."""
+    file: Annotated[str, tyro.conf.Positional]
+    """Where to: a name that ends in .onnx, or in .pt2 (torch.export)."""
+    action_mask: bool = False
+    """Whether the file takes a mask of the actions that are allowed."""
+
+
+@command("export RUN FILE", "write a policy as one ONNX or torch.export file", ExportArguments)
+def export(given: ExportArguments) -> None:
+    from spo.models.export import export_policy, input_names
+    from spo.runs.evaluate import load
+
+    policy = load(given.run)
+    path = export_policy(policy, given.file, given.action_mask)
+    names = ", ".join(input_names(policy, given.action_mask))
+    print(f"{path}: {names} in, action out ({path.stat().st_size / 2**10:,.0f} KB)")
+
+
+@dataclass(frozen=True)
+class DoctorArguments:
+    """Checks every file of a run directory; changes nothing. Exit code 1 if something is wrong."""
+
+    run: Annotated[str, tyro.conf.Positional]
+    """A run directory."""
+
+
+@command("doctor RUN", "check a run directory, and say what can be done", DoctorArguments)
+def doctor(given: DoctorArguments) -> None:
+    from spo.runs.doctor import examine
+
+    if not examine(given.run):
+        sys.exit(1)
+
+
+@dataclass(frozen=True)
+class EvalArguments:
+    """Plays episodes with the frozen policy and statistics of a run, and writes evaluation.json into it."""
+
+    run: Annotated[str, tyro.conf.Positional]
+    """A run directory."""
+    episodes: int = 10
+    """How many episodes to play."""
+    seed: int = 0
+    """Seeds the episodes and the stochastic policy."""
+    stochastic: bool = False
+    """Samples actions instead of taking the most likely."""
+    max_steps: fields.OptionalCount = None
+    """Ends an episode after so many steps (unset: when the environment ends it)."""
+    video: fields.OptionalText = None
+    """Records the episodes into this .mp4 file."""
+    env: fields.OptionalText = None
+    """The environment, if not the run's own; needed for ids that name a module."""
+
+
+@command("eval RUN", "play episodes with a trained policy", EvalArguments)
+def evaluate(given: EvalArguments) -> None:
+    from contextlib import closing
+
+    from spo.evaluation import EvaluationProgress
+    from spo.runs.evaluate import evaluate
+
+    with closing(EvaluationProgress(given.episodes)) as progress:
+        result = evaluate(
+            given.run,
+            given.env,
+            episodes=given.episodes,
+            seed=given.seed,
+            deterministic=not given.stochastic,
+            video=given.video,
+            max_steps=given.max_steps,
+            on_step=progress,
+        )
+    kind = "stochastic" if given.stochastic else "deterministic"
+    played = f"{given.episodes} {kind} episode{'s' if given.episodes > 1 else ''}"
+    limit = f" of up to {given.max_steps:,} steps" if given.max_steps else ""
+    print(f"return {result.return_mean:.1f} ± {result.return_std:.1f} over {played}{limit}")
+    if given.video:
+        print(f"video {given.video}")
+
+
+@dataclass(frozen=True)
+class ObjectivesArguments:
+    """Lists the policy objectives with their formulas and settings."""
+
+
+@command("objectives", "list the policy objectives", ObjectivesArguments)
+def objectives(given: ObjectivesArguments) -> None:
+    from spo.config.validation import flag
+    from spo.objectives import OBJECTIVES
+    from spo.runtime.formatting import show
+
+    for name, objective in OBJECTIVES.items():
+        settings = ", ".join(f"{flag(key)} {show(value)}" for key, value in objective.settings.items())
+        label = "" if objective.is_of_the_paper else " [beyond the paper]"
+        print(f"{name}{label}\n    {objective.description}\n    {settings or 'no settings'} ({objective.source})")

@@ -1,0 +1,72 @@
+"""A user's own Gymnasium vector environment, in any of its three autoreset modes."""
+
+import gymnasium as gym
+import numpy as np
+
+from spo.envs import EpisodeStatistics, Step, VecEnvBase
+from spo.errors import EnvError
+from spo.runtime.seeding import derived_seed
+from spo.spaces import ObservationLayout, check_maskable
+
+SAME_STEP, RESETTABLE = gym.vector.AutoresetMode.SAME_STEP, "reset_mask"
+
+
+class GymVectorAdapter(VecEnvBase):
+    """Same-step semantics over any vector environment: it resets by itself, or is reset by mask right after an end."""
+
+    def __init__(self, vector: gym.vector.VectorEnv, count: int, seed: int, encoder: str = "auto"):
+        if vector.num_envs != count:
+            raise EnvError(
+                f"--envs {count} is not accepted: the vector environment that was made has {vector.num_envs}"
+            )
+        self.vector, self.num_envs, self.seed = vector, count, seed
+        self.observation_space = vector.single_observation_space
+        self.action_space = vector.single_action_space
+        self.layout = ObservationLayout(self.observation_space, encoder)
+        if not (self.layout.is_plain or self.layout.is_image):
+            raise EnvError(f"a vector environment with {self.observation_space} is not supported; accepted is a Box")
+        self.mode = vector.metadata.get("autoreset_mode", gym.vector.AutoresetMode.NEXT_STEP)
+        self.episodes = EpisodeStatistics(range(count))
+
+    def reset(self) -> np.ndarray:
+        return self._started("vector")
+
+    def restore(self, state: dict) -> dict[int, str]:
+        """Only starts again: nothing is known of how a user's vector environment keeps its state."""
+        self.steps = state["steps"]
+        self._started("vector", self.steps)
+        return {index: "a vector environment cannot be restored" for index in range(self.num_envs)}
+
+    def _started(self, *purpose: str | int) -> np.ndarray:
+        self.episodes.clear()
+        observation, info = self.vector.reset(seed=derived_seed(self.seed, *purpose))
+        if "action_mask" in info:
+            check_maskable(self.action_space)
+            raise EnvError("action masks of a vector environment are not read; make single environments instead")
+        self.observation = self._packed(observation)
+        return self.observation
+
+    def step(self, action: np.ndarray) -> Step:
+        self.steps += 1
+        observation, reward, terminated, truncated, info = self.vector.step(action)
+        reward = np.asarray(reward, dtype=float)
+        self.episodes.add(reward)
+        done = terminated | truncated
+        if not done.any():
+            return Step(self._packed(observation), reward, terminated, truncated, None, [])
+        final = np.array(observation)
+        if self.mode == SAME_STEP:
+            for position in np.flatnonzero(done):
+                final[position] = info["final_obs"][position]
+        else:  # reset now what would reset in the next step, or never
+            observation, _ = self.vector.reset(options={RESETTABLE: done})
+        episodes = [self.episodes.finish(position) for position in np.flatnonzero(done).tolist()]
+        return Step(self._packed(observation), reward, terminated, truncated, self._packed(final), episodes)
+
+    def close(self) -> None:
+        self.vector.close()
+
+    def _packed(self, observation: np.ndarray) -> np.ndarray:
+        """A copy, because vector environments may write into their arrays again."""
+        array = np.array(observation)
+        return self.layout.images[0].channels_first(array) if self.layout.is_image else array

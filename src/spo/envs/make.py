@@ -1,0 +1,105 @@
+"""Makes single Gymnasium environments, and turns what can go wrong there into one sentence."""
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import gymnasium as gym
+
+from spo.config.env_ids import is_atari
+from spo.envs.atari import make_atari
+from spo.errors import EnvError, SpoError
+
+MakeEnv = Callable[..., gym.Env]
+"""Makes one environment; may take a `render_mode`, and for Atari `whole_games`."""
+
+
+@dataclass(frozen=True)
+class EnvMaker:
+    """Makes one environment, from a Gymnasium id (also `module:Id-v0`), an Atari game's name, or a callable."""
+
+    env: str | MakeEnv
+    env_arg: Mapping[str, object]
+    atari_wrappers: str = "standard"
+
+    def __call__(self, whole_games: bool = False, **keywords) -> gym.Env:
+        """One environment, or a refusal."""
+        return checked_env(self.made(whole_games, **keywords))
+
+    def made(self, whole_games: bool = False, **keywords) -> object:
+        """What the id or the callable makes."""
+        keywords = {**self.env_arg, **keywords}
+        if callable(self.env):
+            return _named_failure(lambda: self.env(**keywords), getattr(self.env, "__name__", repr(self.env)))
+        if is_atari(self.env):
+            return _named_failure(
+                lambda: make_atari(self.env, whole_games, wrappers=self.atari_wrappers, **keywords), self.env
+            )
+        with _quiet(self.env):
+            return _named_failure(lambda: gym.make(self.env, disable_env_checker=True, **keywords), self.env)
+
+
+def checked_env(made: object) -> gym.Env:
+    if not isinstance(made, gym.Env):
+        raise EnvError(f"what should make an environment made a {type(made).__name__}; accepted is a gymnasium.Env")
+    return made
+
+
+def is_of_gymnasium(make_env: MakeEnv) -> bool:
+    """Whether it makes an environment that Gymnasium itself registers, which every process can make."""
+    known = gym.registry.get(make_env.env) if isinstance(getattr(make_env, "env", None), str) else None
+    return known is not None and str(known.entry_point).startswith("gymnasium.")
+
+
+def _named_failure(make: Callable[[], gym.Env], name: str) -> gym.Env:
+    try:
+        return make()
+    except SpoError:
+        raise
+    except gym.error.DependencyNotInstalled as error:
+        raise EnvError(f"environment {name!r} needs a package that is missing ({_sentence(error)}); {_advice(name)}")
+    except gym.error.Error as error:
+        raise EnvError(f"environment {name!r} is not a registered Gymnasium id: {_sentence(error)}")
+    except ModuleNotFoundError as error:
+        raise EnvError(f"environment {name!r} cannot be made: {_sentence(error)}")
+    except Exception as error:
+        raise EnvError(f"environment {name!r} cannot be made: {type(error).__name__}: {_sentence(error)}") from error
+
+
+def _sentence(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _advice(name: str) -> str:
+    """Our own extra where there is one; otherwise Gymnasium's message already names what to install."""
+    is_ours = "mujoco" in _entry_point(name)
+    return "install it with: pip install 'simple-policy-optimization[mujoco]'" if is_ours else "see its message"
+
+
+def _entry_point(env_id: str) -> str:
+    spec = gym.registry.get(env_id)
+    return str(spec.entry_point) if spec else ""
+
+
+@contextmanager
+def _quiet(env_id: str) -> Iterator[None]:
+    """Hides two notices that repeat for every copy: Gymnasium's on old versions, MuJoCo's on old model files."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        restore = _silence_mujoco() if "mujoco" in _entry_point(env_id) else lambda: None
+        try:
+            yield
+        finally:
+            restore()
+
+
+def _silence_mujoco() -> Callable[[], None]:
+    try:
+        import mujoco
+    except ImportError:
+        return lambda: None
+
+    previous = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(lambda message: None)
+    return lambda: mujoco.set_mju_user_warning(previous)

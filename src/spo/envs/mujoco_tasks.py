@@ -1,0 +1,215 @@
+"""Gymnasium's MuJoCo tasks stepped together: the same simulations, to the same bits, without its work for each of them.
+
+Half of a step of HalfCheetah in Gymnasium is Python around the simulation: views of MuJoCo's arrays made anew, rewards
+of single numbers, dictionaries that a trainer never opens. Here the arrays are looked up once, and the numbers of all
+environments are worked on side by side. Gymnasium still starts the episodes. A task is stepped this way only if it is
+as Gymnasium makes it, and if both ways give the same bits at first: another release then costs speed, not truth.
+"""
+
+from collections.abc import Sequence
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.wrappers import OrderEnforcing, TimeLimit
+
+from spo.envs.mujoco_physics import make_simulations
+
+Outcome = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""What each environment shows, its reward, and whether its task ended."""
+
+STEPS_TO_TRUST = 3
+"""Of every environment, made both ways before the first episode."""
+GYMNASIUM = "gymnasium.envs.mujoco."
+"""Where the classes of Gymnasium's own tasks are."""
+
+
+class Task:
+    """What most of them have in common: velocity and health are rewarded, less the squares of the action."""
+
+    hidden = 1  # so many positions, the first ones, are not shown
+    velocity_weight, health_weight, action_weight = 1.0, 0.0, 0.1
+    shows_forces, shows_state_only = False, True
+
+    def __init__(self, envs: Sequence[gym.Env], version: int, threads: int):
+        self.count, self.model, self.seconds, self.version = len(envs), envs[0].model, envs[0].dt, version
+        self.simulations = make_simulations(envs, threads, self.shows_forces, self.shows_state_only)
+
+    def step(self, action: np.ndarray) -> Outcome:
+        before = self.place()
+        self.simulations.advance(action)
+        velocity = (self.place() - before) / self.seconds
+        position, speed = self.simulations["qpos"], self.simulations["qvel"]
+        is_healthy = self.is_healthy(position, speed)
+        reward = self.velocity_weight * velocity + self._health(is_healthy) - self.cost(action)
+        return self.observation(position[:, self.hidden :], speed), reward, ~is_healthy
+
+    def _health(self, is_healthy: np.ndarray) -> np.ndarray | float:
+        """Version 4 rewards it in the step that ends an episode too."""
+        return self.health_weight * is_healthy if self.version > 4 else self.health_weight
+
+    def place(self) -> np.ndarray:
+        return self.simulations["qpos"][:, 0].copy()
+
+    def cost(self, action: np.ndarray) -> np.ndarray:
+        return self.action_weight * squares(action)
+
+    def is_healthy(self, position: np.ndarray, speed: np.ndarray) -> np.ndarray:
+        return np.ones(self.count, dtype=bool)
+
+    def observation(self, position: np.ndarray, speed: np.ndarray) -> np.ndarray:
+        return np.concatenate((position, speed), axis=1)
+
+
+class HalfCheetah(Task):
+    """Has nothing of its own: it cannot fall."""
+
+
+class Swimmer(Task):
+    hidden, action_weight = 2, 1e-4
+
+
+class Walker2d(Task):
+    health_weight, action_weight = 1.0, 1e-3
+
+    def is_healthy(self, position: np.ndarray, speed: np.ndarray) -> np.ndarray:
+        height, angle = position[:, 1], position[:, 2]
+        return (height > 0.8) & (height < 2.0) & (np.abs(angle) < 1.0)
+
+    def observation(self, position: np.ndarray, speed: np.ndarray) -> np.ndarray:
+        return np.concatenate((position, np.clip(speed, -10, 10)), axis=1)
+
+
+class Hopper(Walker2d):
+    def is_healthy(self, position: np.ndarray, speed: np.ndarray) -> np.ndarray:
+        height, angle = position[:, 1], position[:, 2]
+        is_bounded = (np.abs(np.concatenate((position[:, 2:], speed), axis=1)) < 100).all(axis=1)
+        return is_bounded & (height > 0.7) & (height < np.inf) & (np.abs(angle) < 0.2)
+
+
+class Ant(Task):
+    """From version 5 on, forces of contact are shown and cost."""
+
+    hidden, health_weight, action_weight = 2, 1.0, 0.5
+    shows_state_only = False
+
+    def __init__(self, envs: Sequence[gym.Env], version: int, threads: int):
+        self.shows_forces = version > 4
+        super().__init__(envs, version, threads)
+
+    def place(self) -> np.ndarray:
+        return self.simulations["xpos"][:, 1, 0]  # of the torso
+
+    def _forces(self) -> np.ndarray:
+        return np.clip(self.simulations["cfrc_ext"], -1, 1)
+
+    def cost(self, action: np.ndarray) -> np.ndarray:
+        cost = super().cost(action)
+        return cost + 5e-4 * squares(self._forces()) if self.shows_forces else cost
+
+    def is_healthy(self, position: np.ndarray, speed: np.ndarray) -> np.ndarray:
+        is_finite = np.isfinite(position).all(axis=1) & np.isfinite(speed).all(axis=1)
+        return is_finite & (position[:, 2] >= 0.2) & (position[:, 2] <= 1.0)
+
+    def observation(self, position: np.ndarray, speed: np.ndarray) -> np.ndarray:
+        forces = [rows(self._forces()[:, 1:])] if self.shows_forces else []
+        return np.concatenate((position, speed, *forces), axis=1)
+
+
+class Humanoid(Task):
+    """Shows what moves and pushes its bodies; version 5 leaves out the world's, which is at rest."""
+
+    hidden, velocity_weight, health_weight = 2, 1.25, 5.0
+    shows_forces, shows_state_only = True, False
+    impact_weight = 5e-7
+
+    def __init__(self, envs: Sequence[gym.Env], version: int, threads: int):
+        super().__init__(envs, version, threads)
+        self.mass = self.model.body_mass.copy()
+        self.first_body, self.first_joint = (0, 0) if version == 4 else (1, 6)
+
+    def place(self) -> np.ndarray:
+        """Of the centre of mass."""
+        return (np.einsum("b,nbj->nj", self.mass, self.simulations["xipos"]) / self.mass.sum())[:, 0]
+
+    def cost(self, action: np.ndarray) -> np.ndarray:
+        cost = self.action_weight * squares(self.simulations["ctrl"])
+        return cost + self.impact() if self.version > 4 else cost
+
+    def impact(self) -> np.ndarray:
+        return np.minimum(self.impact_weight * squares(self.simulations["cfrc_ext"]), 10.0)
+
+    def is_healthy(self, position: np.ndarray, speed: np.ndarray) -> np.ndarray:
+        return (position[:, 2] > 1.0) & (position[:, 2] < 2.0)
+
+    def observation(self, position: np.ndarray, speed: np.ndarray) -> np.ndarray:
+        of_bodies = [self.simulations[name][:, self.first_body :] for name in ("cinert", "cvel", "cfrc_ext")]
+        inertia, velocity, forces = map(rows, of_bodies)
+        actuators = self.simulations["qfrc_actuator"][:, self.first_joint :]
+        return np.concatenate((position, speed, inertia, velocity, actuators, forces), axis=1)
+
+
+class HumanoidStandup(Humanoid):
+    """Rewards height instead of velocity, and has no end."""
+
+    def step(self, action: np.ndarray) -> Outcome:
+        self.simulations.advance(action)
+        position, speed = self.simulations["qpos"], self.simulations["qvel"]
+        effort = self.action_weight * squares(self.simulations["ctrl"])
+        reward = position[:, 2] / self.model.opt.timestep - effort - self.impact() + 1
+        is_over = np.zeros(self.count, dtype=bool)
+        return self.observation(position[:, self.hidden :], speed), reward, is_over
+
+
+TASKS = {task.__name__: task for task in (Ant, HalfCheetah, Hopper, Humanoid, HumanoidStandup, Swimmer, Walker2d)}
+
+
+def stepped_together(envs: Sequence[gym.Env], threads: int) -> Task | None:
+    """The task that steps all of them, if they are Gymnasium's own and it gives what they give."""
+    spec = envs[0].spec
+    if not all(_is_known(env) and env.spec == spec for env in envs):
+        return None
+    task = TASKS[spec.name]([env.unwrapped for env in envs], spec.version, threads)
+    if _agrees(task, envs):
+        return task
+    task.simulations.close()
+    return None
+
+
+def _is_known(env: gym.Env) -> bool:
+    """Whether it is one of the tasks as Gymnasium makes it: with its own settings and wrappers, and shown to nobody."""
+    spec, inner = env.spec, env.unwrapped
+    if spec is None or spec.name not in TASKS or spec.version not in (4, 5):
+        return False
+    is_as_made = spec.kwargs in ({}, {"render_mode": None}) and type(inner).__module__.startswith(GYMNASIUM)
+    return is_as_made and type(env) is TimeLimit and type(env.env) is OrderEnforcing and env.env.env is inner
+
+
+def _agrees(task: Task, envs: Sequence[gym.Env]) -> bool:
+    """Whether both ways lead to the same bits. The environments have to be reset afterwards."""
+    space = envs[0].action_space
+    actions = np.linspace(space.low, space.high, STEPS_TO_TRUST * len(envs), dtype=space.dtype)
+    actions = actions.reshape(STEPS_TO_TRUST, len(envs), *space.shape)
+    _reset(task, envs)
+    one_by_one = [[env.step(row)[:3] for env, row in zip(envs, action)] for action in actions]
+    _reset(task, envs)
+    together = [task.step(action) for action in actions]
+    return all(map(_same, one_by_one, together))
+
+
+def _reset(task: Task, envs: Sequence[gym.Env]) -> None:
+    for position, env in enumerate(envs):
+        env.reset(seed=position)
+        task.simulations.started(position)
+
+
+def _same(one_by_one: list[tuple], together: Outcome) -> bool:
+    return all(np.array_equal(np.array(single), joint) for single, joint in zip(zip(*one_by_one), together))
+
+
+def rows(numbers: np.ndarray) -> np.ndarray:
+    return numbers.reshape(len(numbers), -1)
+
+
+def squares(numbers: np.ndarray) -> np.ndarray:
+    """The sum of squares in each row."""
+    return np.square(rows(numbers)).sum(axis=1)

@@ -1,0 +1,237 @@
+"""Gymnasium environments in worker processes, for environments whose steps are slow Python."""
+
+import ctypes
+import math
+import multiprocessing
+import os
+import signal
+import sys
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from multiprocessing import util
+from multiprocessing.connection import Connection
+
+import numpy as np
+
+from spo.envs import Step, VecEnvBase
+from spo.envs.make import MakeEnv, is_of_gymnasium
+from spo.envs.sync import SyncVecEnv
+from spo.envs.watchdog import tick_of
+from spo.errors import EnvError, SpoError
+
+SECONDS_TO_CLOSE = 2.0
+SECONDS_TO_START = 120.0
+
+
+class SubprocVecEnv(VecEnvBase):
+    """N environments over a few workers, each of which steps its share one after the other."""
+
+    def __init__(
+        self,
+        make_env: MakeEnv,
+        count: int,
+        seed: int,
+        workers: int,
+        timeout: float,
+        encoder: str = "auto",
+        replay_limit: int = 100_000,
+    ):
+        self.num_envs, self.timeout = count, timeout
+        shares = [share.tolist() for share in np.array_split(np.arange(count), min(workers, count))]
+        self.workers = [Worker(make_env, share, seed, encoder, replay_limit) for share in shares]
+        self.bounds = np.cumsum([len(share) for share in shares])[:-1].tolist()
+        self.observation_space, self.action_space, self.layout = self._ask("spaces", SECONDS_TO_START)[0]
+
+    def reset(self) -> np.ndarray:
+        answers = self._ask("reset", max(self.timeout, SECONDS_TO_START))
+        self.action_mask = joined([mask for _, mask in answers])
+        return np.concatenate([observation for observation, _ in answers])
+
+    def step(self, action: np.ndarray) -> Step:
+        self.steps += 1
+        for worker, share in zip(self.workers, np.split(action, self.bounds)):
+            worker.send(("step", share))
+        answers = self._collect(self.timeout)
+        self.action_mask = joined([mask for _, mask in answers])
+        return merged([step for step, _ in answers])
+
+    def state(self) -> dict[str, object]:
+        states = [state for state, _ in self._ask("state", self.timeout)]
+        return {"steps": self.steps, "workers": {str(number): state for number, state in enumerate(states)}}
+
+    def restore(self, state: dict) -> dict[int, str]:
+        self.steps = state["steps"]
+        for number, worker in enumerate(self.workers):
+            worker.send(("restore", state["workers"][str(number)]))
+        answers = self._collect(None)  # a replay may take as long as the episode did
+        self.action_mask = joined([mask for _, mask in answers])
+        return {index: why for failures, _ in answers for index, why in failures.items()}
+
+    @property
+    def observation(self) -> np.ndarray:
+        """The newest observations, before any normalisation."""
+        return np.concatenate([observation for observation, _ in self._ask("observation", self.timeout)])
+
+    def close(self) -> None:
+        for worker in self.workers:
+            worker.close()
+
+    def _ask(self, question: str, timeout: float) -> list:
+        for worker in self.workers:
+            worker.send((question, None))
+        return self._collect(timeout)
+
+    def _collect(self, timeout: float | None) -> list:
+        try:
+            return [worker.receive(timeout) for worker in self.workers]
+        except SpoError:
+            self.close()
+            raise
+
+
+class Worker:
+    """A process with its share of the environments, and a record of what it is doing."""
+
+    def __init__(
+        self,
+        make_env: MakeEnv,
+        indices: list[int],
+        seed: int,
+        encoder: str,
+        replay_limit: int,
+        target: Callable | None = None,
+        extra: tuple = (),
+    ):
+        context = multiprocessing.get_context("spawn")  # a fork would copy the threads' locks of a running torch
+        self.progress = context.Array("i", [indices[0], 0], lock=False)  # environment and step under way
+        self.connection, theirs = context.Pipe()
+        arguments = (theirs, make_env, indices, seed, encoder, self.progress, replay_limit, os.getpid())
+        self.process = context.Process(target=target or serve, args=(*arguments, *extra), daemon=True)
+        try:
+            with without_main() if is_of_gymnasium(make_env) else nullcontext():
+                self.process.start()
+        except (AttributeError, TypeError, ValueError) as error:
+            raise EnvError(
+                f"--backend process (or shared) needs an environment that can be sent to another process: {error}"
+            )
+        theirs.close()
+        # At its end Python would wait for a worker that nobody closed, and that leaves signals to its parent, for ever.
+        util.Finalize(self, self.process.kill, exitpriority=100)
+
+    def send(self, message: tuple) -> None:
+        try:
+            self.connection.send(message)
+        except OSError:
+            pass  # the worker is gone: receive says so, with its exit code
+
+    def receive(self, timeout: float | None) -> object:
+        environment, step = self.progress
+        try:
+            if not self._has_answered(timeout):
+                environment, step = self.progress
+                raise EnvError(f"environment {environment} did not answer within {timeout:g} s (its step {step})")
+            kind, answer = self.connection.recv()
+        except (EOFError, OSError):
+            self.process.join(SECONDS_TO_CLOSE)
+            environment, step = self.progress
+            code = self.process.exitcode
+            raise EnvError(f"environment {environment} ended its worker process with code {code} (its step {step})")
+        if kind == "refusal":
+            raise EnvError(answer)
+        return answer
+
+    def _has_answered(self, timeout: float | None) -> bool:
+        """In ticks: the time in which this process and its workers are stopped is not the environment's."""
+        if timeout is None:
+            return self.connection.poll(None)
+        ticks = math.ceil(timeout / tick_of(timeout))
+        return any(self.connection.poll(tick_of(timeout)) for _ in range(ticks))
+
+    def close(self) -> None:
+        """Ask the worker to exit; kill it after a timeout."""
+        self.send(("close", None))
+        self.process.join(SECONDS_TO_CLOSE)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+        self.connection.close()
+
+
+@contextmanager
+def without_main() -> Iterator[None]:
+    """A process that is started now does not run the user's script again, which may not be written for that."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
+def serve(
+    connection: Connection,
+    make_env: MakeEnv,
+    indices: list[int],
+    seed: int,
+    encoder: str,
+    progress,
+    replay_limit: int,
+    parent: int,
+) -> None:
+    """A worker's life: answers until it is told to close or its parent is gone."""
+    with obedient(connection, parent):
+        envs = SyncVecEnv(make_env, indices, seed, encoder, progress, replay_limit=replay_limit)
+        try:
+            while (message := connection.recv())[0] != "close":
+                connection.send(("answer", answer(envs, *message)))
+        finally:
+            envs.close()
+
+
+@contextmanager
+def obedient(connection: Connection, parent: int) -> Iterator[None]:
+    """A process that ends with its parent, leaves signals to it, and tells it what is wrong."""
+    die_with(parent, signal.SIGKILL)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # they reach the whole group, and are the parent's to handle
+    try:
+        yield
+    except SpoError as refusal:
+        connection.send(("refusal", str(refusal)))
+    except (EOFError, OSError):
+        pass
+
+
+def answer(envs: SyncVecEnv, question: str, value: object) -> tuple:
+    if question == "spaces":
+        return envs.observation_space, envs.action_space, envs.layout
+    answers = {
+        "reset": envs.reset,
+        "step": lambda: envs.step(value),
+        "state": envs.state,
+        "restore": lambda: envs.restore(value),
+        "observation": lambda: envs.observation,
+    }
+    return answers[question](), envs.action_mask
+
+
+def die_with(parent: int, how: signal.Signals) -> None:
+    """Asks the kernel to signal this process when its parent ends, so that a killed one leaves nothing behind."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, how)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        sys.exit(0)  # the parent was gone before the request
+
+
+def joined(masks: list[np.ndarray | None]) -> np.ndarray | None:
+    return None if any(mask is None for mask in masks) else np.concatenate(masks)
+
+
+def merged(steps: list[Step]) -> Step:
+    """The shares of all workers as one step."""
+    observation, reward, terminated, truncated = (np.concatenate(parts) for parts in list(zip(*steps))[:4])
+    finals = [step.observation if step.final_observation is None else step.final_observation for step in steps]
+    has_final = any(step.final_observation is not None for step in steps)
+    episodes = [episode for step in steps for episode in step.episodes]
+    return Step(observation, reward, terminated, truncated, np.concatenate(finals) if has_final else None, episodes)

@@ -1,0 +1,236 @@
+"""Gymnasium environments stepped one after the other in this process: the reference backend."""
+
+from collections import deque
+from collections.abc import Iterable
+
+import gymnasium as gym
+import numpy as np
+
+from spo.envs import Episode, EpisodeStatistics, Step, VecEnvBase
+from spo.envs.make import MakeEnv, checked_env
+from spo.envs.mujoco_tasks import stepped_together
+from spo.errors import EnvError
+from spo.runtime.seeding import episode_seed
+from spo.spaces import ObservationLayout, check_maskable
+
+
+class SyncVecEnv(VecEnvBase):
+    """Copies of an environment; every episode is seeded from (seed, environment, episode).
+
+    An episode is brought back by its seed and the actions executed since: the newest `replay_limit` are remembered.
+    """
+
+    progress: list[int] | None = None  # environment and step under way, in memory that others may look at
+
+    def __init__(
+        self,
+        make_env: MakeEnv,
+        indices: Iterable[int],
+        seed: int,
+        encoder: str = "auto",
+        progress: list | None = None,
+        first: gym.Env | None = None,
+        replay_limit: int = 100_000,
+        threads: int = 1,
+    ):
+        self.indices, self.seed = list(indices), seed  # a part of all environments may live elsewhere
+        self.num_envs = len(self.indices)
+        self.envs = [checked_env(first or make_env())] + [make_env() for _ in self.indices[1:]]
+        self.observation_space = self.envs[0].observation_space
+        self.action_space = self.envs[0].action_space
+        self.task = stepped_together(self.envs, threads)
+        self.stepping_threads = self.task.simulations.threads if self.task else 1
+        self.can_use_threads = self.task is not None
+        self.layout = ObservationLayout(self.observation_space, encoder)
+        self.kind: str | None = None  # of the first observation's numbers: later ones must not change it
+        self.progress = [self.indices[0], 0] if progress is None else progress
+        self.episode = np.full(self.num_envs, -1)  # the index of each environment's running episode
+        self.episodes = EpisodeStatistics(self.indices)
+        self.actions: deque[np.ndarray] = deque(maxlen=replay_limit)  # each (N, …), as executed
+        self.goes_on = np.zeros(self.num_envs, dtype=bool)  # a life was lost, and the game is not over
+
+    def reset(self) -> np.ndarray:
+        """Starts the first episode everywhere; only now is it known whether there are action masks."""
+        started = [self._start_episode(position) for position in range(self.num_envs)]
+        masks = [mask_of(env, info) for env, (_, info) in zip(self.envs, started)]
+        if all(mask is not None for mask in masks):
+            self.action_mask = np.stack(masks)
+        self.observation = np.stack([observation for observation, _ in started])
+        return self.observation
+
+    def step(self, action: np.ndarray) -> Step:
+        self.steps += 1
+        self.progress[1] = self.steps
+        self.actions.append(action.copy())
+        final, reward, terminated, truncated = (self._together if self.task else self._one_by_one)(action)
+        self.episodes.add(reward)
+        self.observation, done = final, terminated | truncated
+        if not done.any():
+            return Step(final, reward, terminated, truncated, None, [])
+        self.observation, episodes = self._restart(final, done)
+        self._forget_ended_episodes()
+        return Step(self.observation, reward, terminated, truncated, final, episodes)
+
+    def _together(self, action: np.ndarray) -> tuple[np.ndarray, ...]:
+        try:
+            observation, reward, terminated = self.task.step(action)
+        except Exception as error:
+            self._fail(0, f"or one after it raised {type(error).__name__}: {error}", error)
+        return observation, reward, terminated, self.episodes.length + 1 >= self.envs[0].spec.max_episode_steps
+
+    def _one_by_one(self, action: np.ndarray) -> tuple[np.ndarray, ...]:
+        observations, reward = [], np.empty(self.num_envs)
+        terminated, truncated = np.empty(self.num_envs, dtype=bool), np.empty(self.num_envs, dtype=bool)
+        for position, env in enumerate(self.envs):
+            self.progress[0] = self.indices[position]
+            try:
+                observation, value, terminated[position], truncated[position], info = env.step(action[position])
+            except (Exception, SystemExit) as error:
+                self._fail(position, f"raised {type(error).__name__}: {error}", error)
+            try:
+                reward[position] = value
+            except (TypeError, ValueError) as error:
+                self._fail(position, f"returned the reward {value!r}; accepted is a number", error)
+            self.goes_on[position] = info.get("life_lost", False)
+            observations.append(self._packed(position, observation))
+            self._remember_mask(position, info)
+        # As np.stack would, at a fraction of its cost.
+        observation = np.concatenate(observations).reshape(self.num_envs, *self.layout.shape)
+        return observation, reward, terminated, truncated
+
+    def _forget_ended_episodes(self) -> None:
+        longest = self.episodes.length.max()
+        while len(self.actions) > longest:
+            self.actions.popleft()
+
+    def state(self) -> dict[str, object]:
+        return {
+            "steps": self.steps,
+            "episode": self.episode.copy(),
+            "totals": self.episodes.state(),
+            "observation": self.observation.copy(),
+            "actions": np.stack(self.actions)
+            if self.actions
+            else np.empty((0, self.num_envs, *self.action_space.shape)),
+        }
+
+    def _no_actions(self) -> np.ndarray:
+        return np.empty((0, self.num_envs, *self.action_space.shape))
+
+    def restore(self, state: dict) -> dict[int, str]:
+        """Replays the running episodes, and believes a replay only if it ends where the original stood."""
+        self.steps = self.progress[1] = state["steps"]
+        self.episode[:] = state["episode"]
+        self.episodes.restore(state["totals"])
+        self.actions.clear()
+        self.actions.extend(state["actions"])
+        self.observation = state["observation"].copy()
+        failures = {position: self._replayed(position) for position in range(self.num_envs)}
+        for position in (position for position, why in failures.items() if why):
+            self.episodes.clear(position)
+            self.goes_on[position] = False
+            self.observation[position], info = self._start_episode(position)
+            self._remember_mask(position, info)
+        return {self.indices[position]: why for position, why in failures.items() if why}
+
+    def _replayed(self, position: int) -> str | None:
+        """Brings an environment back to where it stood; the reason if it does not get there."""
+        length = int(self.episodes.length[position])
+        if length > len(self.actions):
+            return f"its episode of {length} steps is longer than --replay-limit {self.actions.maxlen}"
+        actions = list(self.actions)[len(self.actions) - length :]
+        try:
+            observation, total, info = self._replay(position, [action[position] for action in actions])
+        except Exception as error:
+            return f"its replay failed: {error}"
+        if total != self.episodes.total_reward[position] or not np.array_equal(observation, self.observation[position]):
+            return "its replay ended elsewhere, so it depends on more than its seed and its actions"
+        self._remember_mask(position, info)
+        return None
+
+    def _replay(self, position: int, actions: list[np.ndarray]) -> tuple[np.ndarray, float, dict]:
+        self.goes_on[position] = False
+        self.episode[position] -= 1  # which starting the episode adds again
+        observation, info = self._start_episode(position)
+        total = 0.0
+        for action in actions:
+            seen, reward, terminated, truncated, info = self.envs[position].step(action)
+            observation, total = self._packed(position, seen), total + float(reward)
+            self.goes_on[position] = info.get("life_lost", False)
+            if terminated or truncated:
+                if not self.goes_on[position]:
+                    raise EnvError("it ended where the original went on")
+                observation, info = self._start_episode(position)
+        self._tell_task(position)
+        return observation, total, info
+
+    def _tell_task(self, position: int) -> None:
+        """What steps all environments together has to know where this one stands now."""
+        if self.task:
+            self.task.simulations.started(position)
+
+    def _remember_mask(self, position: int, info: dict) -> None:
+        if self.action_mask is not None:
+            self.action_mask[position] = self._checked_mask(position, info)
+
+    def close(self) -> None:
+        if self.task:
+            self.task.simulations.close()
+        for env in self.envs:
+            env.close()
+
+    def _restart(self, final: np.ndarray, done: np.ndarray) -> tuple[np.ndarray, list[Episode]]:
+        """The observations after resetting where an episode is done, and the episodes that ended."""
+        observation, episodes = final.copy(), []
+        for position in np.flatnonzero(done).tolist():
+            if not self.goes_on[position]:
+                episodes.append(self.episodes.finish(position))
+            observation[position], info = self._start_episode(position)
+            self._remember_mask(position, info)
+        return observation, episodes
+
+    def _start_episode(self, position: int) -> tuple[np.ndarray, dict]:
+        if not self.goes_on[position]:
+            self.episode[position] += 1
+        seed = episode_seed(self.seed, self.indices[position], int(self.episode[position]))
+        self.progress[0] = self.indices[position]
+        try:
+            observation, info = self.envs[position].reset(seed=seed)
+        except (Exception, SystemExit) as error:
+            self._fail(position, f"raised {type(error).__name__} in reset: {error}", error)
+        self._tell_task(position)
+        return self._packed(position, observation), info
+
+    def _packed(self, position: int, observation: object) -> np.ndarray:
+        """The observation as one array of the layout's shape and of the first observation's kind of numbers."""
+        try:
+            array = np.asarray(self.layout.pack(observation))
+        except Exception as error:
+            self._fail(position, f"returned an observation that does not fit {self.observation_space}: {error}", error)
+        if array.shape != self.layout.shape:
+            self._fail(position, f"returned an observation of shape {array.shape}, its space says {self.layout.shape}")
+        self.kind = self.kind or array.dtype.kind
+        if array.dtype.kind != self.kind:
+            self._fail(position, f"returned an observation of type {array.dtype}, unlike its first one")
+        return array
+
+    def _checked_mask(self, position: int, info: dict) -> np.ndarray:
+        mask = mask_of(self.envs[position], info)
+        if mask is None or mask.shape != self.action_mask.shape[1:] or not mask.any():
+            self._fail(position, f"gave the action mask {mask}; accepted is one flag per action, not all of them false")
+        return mask
+
+    def _fail(self, position: int, what: str, cause: Exception | None = None):
+        raise EnvError(f"environment {self.indices[position]} {what} (its step {self.steps})") from cause
+
+
+def mask_of(env: gym.Env, info: dict) -> np.ndarray | None:
+    """The actions allowed next: `info["action_mask"]`, or what the environment's `action_masks()` says; or None."""
+    mask = info.get("action_mask")
+    if mask is None and env.has_wrapper_attr("action_masks"):
+        mask = env.get_wrapper_attr("action_masks")()
+    if mask is None:
+        return None
+    check_maskable(env.action_space)
+    parts = mask if isinstance(mask, tuple | list) else [mask]
+    return np.concatenate([np.asarray(part).ravel() for part in parts]).astype(bool)

@@ -1,0 +1,1 @@
+"""Many runs: plans, sweeps, executors, results, statistics, figures and the report."""

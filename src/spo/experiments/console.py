@@ -1,0 +1,127 @@
+"""A sweep on the terminal: its plan, its progress, its results."""
+
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from spo.errors import SpoError
+from spo.experiments.plan import Cell, Plan
+from spo.experiments.results import Results
+from spo.experiments.run_time import seconds_of_all, sort_longest_first
+from spo.experiments.sweep import Sweep
+from spo.runtime.formatting import clock
+
+SECONDS_BETWEEN_LINES = 10.0
+WIDE = 200
+SHORT = "* so few episodes ended there that the last 8 were taken"
+SECONDS_BETWEEN_TABLES = 2.0
+
+
+def print_missing(results: Results) -> None:
+    failures = results.failures()
+    for run in failures:
+        print(f"failed: {run.cell}: {run.reason}", file=sys.stderr)
+    if failures:
+        raise SpoError(f"{len(failures)} of {len(results.runs)} runs failed; --retry-failed tries them again")
+    if not results.is_complete():
+        raise SpoError("some runs have not finished; the same command goes on with them")
+
+
+def print_plan(plan: Plan, out: Path, slots: int) -> None:
+    results = Results(Sweep(out, plan))
+    left = [cell for cell, run in results.runs.items() if run.state != "finished"]
+    print(f"{plan.title}\n{plan.note or 'complete'}")
+    for cell in sort_longest_first(plan, left, results):
+        print(f"  {cell}")
+    seconds = clock(seconds_of_all(plan, left, results, slots))
+    print(f"{len(left)} of {len(plan.cells())} runs to do, {plan.steps:,} steps each, {slots} at once: about {seconds}")
+
+
+class Display:
+    """A live table on a terminal, a line for each running run now and then elsewhere."""
+
+    def __init__(self, sweep: Sweep, cells: list[Cell], slots: int):
+        self.sweep, self.cells, self.slots = sweep, cells, slots
+        self.console = Console(stderr=True)
+        self.live = Live(console=self.console, auto_refresh=False) if self.console.is_terminal else None
+        self.last_look = time.monotonic()
+
+    def __enter__(self) -> "Display":
+        plan, results = self.sweep.plan, Results(self.sweep)
+        seconds = clock(seconds_of_all(plan, self.cells, results, self.slots))
+        note = f" ({plan.note})" if plan.note else ""
+        work = f"{len(self.cells)} of {len(plan.cells())} runs to do, {self.slots} at once, about {seconds}"
+        print(f"{plan.title}{note}\n{work}", file=sys.stderr, flush=True)
+        if self.live:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self.live:
+            self.live.stop()
+
+    def update(self, running: set[Cell]) -> None:
+        pause = SECONDS_BETWEEN_TABLES if self.live else SECONDS_BETWEEN_LINES
+        if time.monotonic() - self.last_look < pause:
+            return
+        self.last_look = time.monotonic()
+        if self.live:
+            self.live.update(progress_table(self.sweep, running), refresh=True)
+        else:
+            for cell in sorted(running):
+                print(f"{cell}: {', '.join(progress(self.sweep, cell))}", file=sys.stderr, flush=True)
+
+
+def progress_table(sweep: Sweep, running: set[Cell]) -> Table:
+    """From the status of each run alone: reading all of their rows takes too long to do it every other second."""
+    statuses = {cell: sweep.run(cell).read_status() for cell in sweep.plan.cells()}
+    failed = {cell: status.get("reason") for cell, status in statuses.items() if status.get("state") == "failed"}
+    done = sum(status.get("state") == "finished" for status in statuses.values())
+    title = f"{done} of {len(statuses)} done, {len(failed)} failed"
+    table = Table("run", "steps", "steps/s", "time left", "ratio deviation", title=title)
+    for cell in sorted(running):
+        table.add_row(escape(str(cell)), *progress(sweep, cell))
+    for cell, reason in failed.items():
+        table.add_row(escape(str(cell)), f"failed: {escape(str(reason))}")
+    return table
+
+
+def progress(sweep: Sweep, cell: Cell) -> list[str]:
+    """Steps, steps per second, time left and ratio deviation of a running run."""
+    last = sweep.run(cell).last_metrics()
+    if last is None:
+        return ["starting"]
+    total, speed = sweep.plan.config(cell).total_steps, last["env_steps"] / last["wall_time"]
+    left = clock((total - last["env_steps"]) / speed)
+    return [f"{last['env_steps']:,} of {total:,}", f"{speed:,.0f}/s", f"{left} left", f"{last['ratio_deviation']:.3g}"]
+
+
+def result_table(results: Results) -> Table:
+    """Ours beside the paper's; no times, so that the same runs give the same table."""
+    plan = results.plan
+    has_paper = bool(plan.paper)
+    columns = ["task", "variant", f"return, last {plan.final_fraction:.0%}", "maximum ratio deviation"]
+    table = Table(*columns, *(["paper: return", "deviation"] if has_paper else []), title=escape(plan.title))
+    entries = {(task, variant): results.entry(task, variant) for task in plan.tasks for variant in plan.variants}
+    notes = [plan.note, SHORT if any(entry.from_last_episodes for entry in entries.values()) else ""]
+    table.caption = "\n".join(filter(None, notes)) or None
+    for (task, variant), entry in entries.items():
+        table.add_row(escape(task), escape(plan.label(variant)), *_entry_cells(entry, has_paper))
+    return table
+
+
+def _entry_cells(entry, has_paper: bool) -> list[str]:
+    if entry.mean is None:
+        ours = [escape("; ".join(entry.unfinished)) or "no episode ended", ""]
+    else:
+        missing = f" [{len(entry.unfinished)} runs missing]" if entry.unfinished else ""
+        mark = " *" if entry.from_last_episodes else ""
+        seeds = f"± {entry.std:.1f} ({len(entry.returns)} seeds)" if len(entry.returns) > 1 else "(1 seed)"
+        ours = [escape(f"{entry.mean:.1f} {seeds}{mark}{missing}"), f"{entry.deviation:.4g}"]
+    theirs = [f"{number:g}" for number in entry.paper] if entry.paper else ["", ""]
+    return ours + (theirs if has_paper else [])

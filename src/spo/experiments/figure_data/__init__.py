@@ -1,0 +1,1 @@
+"""What figures draw beside learning curves, computed apart from the drawing."""

@@ -1,0 +1,60 @@
+"""The figures by name. A new one is a module with a `make` that draws and saves, and a line in FIGURES.
+
+Drawing needs plain numbers and no torch: where a figure's numbers are computed with it, its maker imports that late.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from spo.errors import SpoError
+from spo.experiments.figures import appendix_a, appendix_c, fig1, fig2, fig3, fig4, fig5, fig6, fig7, objectives, width
+from spo.experiments.figures.arguments import FigureArguments
+from spo.experiments.figures.style import pyplot
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What a figure shows, the function that makes its files, and the arguments it reads besides `out`."""
+
+    description: str
+    make: Callable[[FigureArguments], list[Path]]
+    options: tuple[str, ...] = ()
+
+
+OPTIONS = ("runs", "iteration", "follow", "sweep")
+RUNS, SWEEP = ("runs", "iteration", "follow"), ("sweep",)
+FIGURES = {
+    "objectives": Figure("f and its slope over the ratio, for every objective", objectives.make),
+    "fig1": Figure("training on Breakout with a CNN and ResNet-18, of suite fig1", fig1.make, SWEEP),
+    "fig2": Figure("the losses of SPO and PPO, and every sample's ratio per epoch of two runs", fig2.make, RUNS),
+    "fig3": Figure("which samples PPO and SPO leave without a gradient", fig3.make),
+    "fig4": Figure("SPO and its baselines aggregated over all tasks, of suite fig4", fig4.make, SWEEP),
+    "fig5": Figure("training and ratio deviations with 3 and 7 layers, of suite table1", fig5.make, SWEEP),
+    "fig6": Figure("training and ratio deviations with ResNet-18, of suite fig6", fig6.make, SWEEP),
+    "fig7": Figure("surrogate and ratio deviation while three objectives are optimised on one batch", fig7.make),
+    "appendix-a": Figure("SPO relative to PPO on 35 Atari games, of suite atari35", appendix_a.make, SWEEP),
+    "appendix-c": Figure("aggregates over layers × minibatches, of suite layers-minibatches", appendix_c.make, SWEEP),
+    "appendix-c-resnet": Figure(
+        "training with ResNet-18 on 54 Atari games, of suite atari-resnet", appendix_c.make_games, SWEEP
+    ),
+    "width": Figure("realised ratio deviation against return at both depths, of suite width", width.make, SWEEP),
+}
+
+
+def make_figure(arguments: FigureArguments) -> list[Path]:
+    """Draws the named figure and returns the paths written."""
+    if arguments.name not in FIGURES:
+        raise SpoError(f"figure {arguments.name!r} is unknown; accepted: {', '.join(FIGURES)}")
+    figure = FIGURES[arguments.name]
+    for option in OPTIONS:
+        given = getattr(arguments, option)
+        if given not in ((), None) and given is not False and option not in figure.options:
+            raise SpoError(f"--{option} is not accepted: figure {arguments.name} does not read it")
+    pyplot()  # a missing package is told before anything is computed
+    return figure.make(arguments)
+
+
+def overview() -> str:
+    """The figures with what they show, for the command's help."""
+    return "\n\n".join(f"{name}: {figure.description}" for name, figure in FIGURES.items())

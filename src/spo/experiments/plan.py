@@ -1,0 +1,196 @@
+"""What is run, of the paper or our own: suites as data, the TOML files in suites/."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
+
+from spo.config.fields import parse_steps
+from spo.errors import SpoError
+
+if TYPE_CHECKING:
+    from spo.config.config import Config
+import dataclasses
+import tomllib
+
+MOST_SEEDS = 10_000
+EARLIER_KEYS = {"last": "final_fraction", "normalizes": "baseline", "reduced": "reductions"}
+"""Keys of plans on disk that were written under other names."""
+
+
+class Cell(NamedTuple):
+    """One run of a plan."""
+
+    task: str
+    variant: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.task} · {self.variant} · seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is run: tasks × variants × seeds, and in what it is less than its suite asks for."""
+
+    suite: str
+    title: str
+    source: str
+    preset: str | None
+    steps: int
+    seeds: int
+    tasks: tuple[str, ...]
+    variants: Mapping[str, Mapping[str, object]]  # by name: its label and the settings that make it what it is
+    final_fraction: float = 0.1  # the share of the steps, at the end, that a return is taken over
+    baseline: str | None = None  # the variant whose returns during training are the scale of scores
+    settings: Mapping[str, object] = field(default_factory=dict)
+    paper: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
+    reductions: tuple[str, ...] = ()
+    extra: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # a suite's variants that run only if named
+
+    def cells(self) -> list[Cell]:
+        """Seed by seed, so that whatever there is time for is spread over all tasks and variants."""
+        seeds = range(1, self.seeds + 1)
+        return [Cell(task, variant, seed) for seed in seeds for task in self.tasks for variant in self.variants]
+
+    def label(self, variant: str) -> str:
+        return str(self.variants[variant].get("label", variant))
+
+    def config(self, cell: Cell, out: Path | None = None) -> "Config":
+        """The settings of one run: single-threaded and quiet, because one runs per core."""
+        from spo.config.sources import make_config
+
+        own = {name: value for name, value in self.variants[cell.variant].items() if name != "label"}
+        common = {"seed": cell.seed, "steps": self.steps, "threads": 1, "quiet": True, "out": str(out) if out else None}
+        return make_config(cell.task, **{"preset": self.preset} | dict(self.settings) | own | common)
+
+    def as_json(self) -> dict[str, object]:
+        return {name: value for name, value in dataclasses.asdict(self).items() if name != "extra"}
+
+    @property
+    def note(self) -> str:
+        """What every table and figure of a reduced plan says."""
+        return f"reduced: {', '.join(self.reductions)}" if self.reductions else ""
+
+
+def suite_names() -> list[str]:
+    return sorted(file.name.removesuffix(".toml") for file in _files() if file.name.endswith(".toml"))
+
+
+def _files() -> Iterator:
+    return resources.files("spo.experiments").joinpath("suites").iterdir()
+
+
+def read_suite(name: str) -> Plan:
+    if name not in suite_names():
+        raise SpoError(f"suite {name!r} is unknown; accepted: {', '.join(suite_names())}")
+    return plan_from(
+        tomllib.loads(resources.files("spo.experiments").joinpath("suites", f"{name}.toml").read_text()), name
+    )
+
+
+def plan_from(values: Mapping[str, object], name: str) -> Plan:
+    """A plan from the table of a suite or of a plan.json, whose keys may have their earlier names."""
+    renamed = {EARLIER_KEYS.get(key, key): value for key, value in values.items()}
+    return Plan(**{"suite": name} | renamed | {"tasks": tuple(values["tasks"])})
+
+
+def restrict(
+    plan: Plan,
+    scale: float | None = None,
+    steps: str | None = None,
+    seeds: int | None = None,
+    tasks: tuple[str, ...] = (),
+    variants: tuple[str, ...] = (),
+) -> Plan:
+    """A part of a plan, which says in what it is less."""
+    if scale is not None and steps is not None:
+        raise SpoError(f"--scale {scale} and --steps {steps} exclude each other")
+    if scale is not None and not 0 < scale <= 1:
+        raise SpoError(f"--scale {scale} is not accepted: it must be a number above 0 and at most 1")
+    if seeds is not None:
+        check_seeds(seeds)
+    new = {
+        "steps": parse_steps(steps) if steps else int(plan.steps * (scale or 1)),
+        "seeds": seeds or plan.seeds,
+        "tasks": _choose("--tasks", tasks, plan.tasks),
+        "variants": _choose_variants(plan, variants),
+    }
+    if plan.baseline not in new["variants"]:
+        new["baseline"] = None
+    return dataclasses.replace(plan, **new, extra={}, reductions=_reductions(plan, new))
+
+
+def _choose_variants(plan: Plan, wanted: tuple[str, ...]) -> dict[str, Mapping[str, object]]:
+    """Those that are named, or all but the extra ones."""
+    known = dict(plan.variants) | dict(plan.extra)
+    return {name: known[name] for name in _choose("--variants", wanted or tuple(plan.variants), tuple(known))}
+
+
+def check_seeds(seeds: int) -> None:
+    if not 1 <= seeds <= MOST_SEEDS:
+        raise SpoError(f"--seeds {seeds} is not accepted: it must be a whole number from 1 to {MOST_SEEDS}")
+
+
+def _choose(flag: str, wanted: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+    for name in wanted:
+        if name not in known:
+            raise SpoError(f"{flag} {name} is not in this suite; accepted: {', '.join(known)}")
+    return tuple(name for name in known if name in wanted) if wanted else known
+
+
+def _reductions(plan: Plan, new: Mapping) -> tuple[str, ...]:
+    sizes = {
+        "steps": (new["steps"], plan.steps),
+        "seeds": (new["seeds"], plan.seeds),
+        "tasks": (len(new["tasks"]), len(plan.tasks)),
+        "variants": (len(set(new["variants"]) & set(plan.variants)), len(plan.variants)),
+    }
+    return tuple(f"{now:,} of {full:,} {what}" for what, (now, full) in sizes.items() if now < full)
+
+
+def path_component(name: str) -> str:
+    """A name as one visible part of a path, another for every other name."""
+    quoted = quote(name, safe="", errors="surrogatepass")
+    return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted or "%"
+
+
+def merge(old: Plan, new: Plan, where: str) -> Plan:
+    """Both plans' tasks, variants and seeds, if all else is the same."""
+    fixed = ("suite", "steps", "preset", "settings", "final_fraction")
+    for name in fixed:
+        if getattr(old, name) != getattr(new, name):
+            was, now = getattr(old, name), getattr(new, name)
+            raise SpoError(f"{where} holds runs with {name} {was}, not {now}; name another directory")
+    for name in set(old.variants) & set(new.variants):
+        if old.variants[name] != new.variants[name]:
+            raise SpoError(f"{where} holds another variant {name}; name another directory")
+    tasks = tuple(dict.fromkeys((*old.tasks, *new.tasks)))
+    variants = dict(old.variants) | dict(new.variants)
+    merged = dataclasses.replace(
+        new,
+        tasks=tasks,
+        variants=variants,
+        seeds=max(old.seeds, new.seeds),
+        baseline=old.baseline or new.baseline,
+    )
+    return _fit_to_suite(merged)
+
+
+def _fit_to_suite(plan: Plan) -> Plan:
+    """Tasks and variants in the suite's order, however late they were named, and in what the plan is less."""
+    if plan.suite not in suite_names():
+        return plan
+    suite = read_suite(plan.suite)
+    tasks = tuple(_sort_like(plan.tasks, suite.tasks))
+    variants = {name: plan.variants[name] for name in _sort_like(plan.variants, suite.variants)}
+    now = {"steps": plan.steps, "seeds": plan.seeds, "tasks": tasks, "variants": variants}
+    return dataclasses.replace(plan, tasks=tasks, variants=variants, reductions=_reductions(suite, now))
+
+
+def _sort_like(names: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Those that are known first, as they are known."""
+    named = list(names)
+    return [name for name in known if name in named] + [name for name in named if name not in known]

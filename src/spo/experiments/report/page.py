@@ -1,0 +1,121 @@
+"""The report of a sweep: one page that needs nothing but itself, and its numbers as CSV. No torch, script or date."""
+
+from collections import Counter
+from importlib import resources
+from pathlib import Path
+
+from spo.errors import SpoError
+from spo.experiments.figures.style import pyplot
+from spo.experiments.report.agreement import agreement_section
+from spo.experiments.report.markup import Html, element, plural
+from spo.experiments.report.outcomes import curve_section, deviation_section, outcome_section, width_section
+from spo.experiments.report.provenance import (
+    command_section,
+    departure_section,
+    failure_section,
+    mixtures,
+    setting_section,
+    version_section,
+)
+from spo.experiments.report.scores import score_section
+from spo.experiments.report.verdict import verdict_section
+from spo.experiments.results import Results
+from spo.experiments.sweep import Sweep
+from spo.runtime.files import replace_file, writing
+
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+"""Nothing is loaded, and nothing runs."""
+SECTIONS = {
+    "results": ("Results", outcome_section),
+    "curves": ("Learning curves", curve_section),
+    "deviations": ("Ratio deviation", deviation_section),
+    "widths": ("Width", width_section),
+    "scores": ("Scores", score_section),
+    "verdict": ("Verdict", verdict_section),
+    "paper": ("Agreement with the paper", agreement_section),
+    "failures": ("Failures", failure_section),
+    "settings": ("Settings", setting_section),
+    "versions": ("Versions", version_section),
+    "departures": ("Departures", departure_section),
+    "commands": ("Commands", command_section),
+}
+
+
+def make_report(directory: Path, out: Path | None = None) -> list[Path]:
+    """Writes the page (unset: report.html in the directory) and results.csv beside it."""
+    out = out or directory / "report.html"
+    if out.suffix not in (".html", ".htm"):
+        raise SpoError(f"--out {out} is not accepted: it must be a file that ends in .html")
+    pyplot()  # a missing package is told before anything is read
+    results = Results(Sweep.open(directory))
+    contents = {out: page(results), out.with_name("results.csv"): results.csv()}
+    with writing(f"--out {out}"):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        for path, text in contents.items():
+            replace_file(path, text.encode("utf-8", "backslashreplace"), durable=False)
+    return list(contents)
+
+
+def page(results: Results) -> str:
+    """The same sweep gives the same text."""
+    sections = {anchor: make(results) for anchor, (_, make) in SECTIONS.items()}
+    links = [element("a", SECTIONS[anchor][0], href=f"#{anchor}") for anchor, part in sections.items() if part]
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("title", results.plan.title),
+        element("style", Html(resources.files("spo.experiments.report").joinpath("report.css").read_text())),
+    )
+    main = element("main", *sections.values())
+    nav = element("nav", *links, aria_label="Contents")
+    return "<!doctype html>\n" + element("html", head, element("body", heading(results), nav, main), lang="en") + "\n"
+
+
+def heading(results: Results) -> Html:
+    """What this is, in what it is less than it claims to be, and how far it got."""
+    plan = results.plan
+    parts = [element("h1", plan.title), element("p", plan.source, class_="source"), element("p", question(results))]
+    if plan.note:
+        parts.append(element("p", plan.note, class_="label"))
+    parts.append(_state(results))
+    if results.origin:
+        parts.append(
+            element("p", f"Read from {results.origin}; the numbers of runs are at full precision.", class_="source")
+        )
+    parts += [
+        element("p", words, " ", element("a", "See which.", href=f"#{to}"), class_="caution")
+        for words, to in _cautions(results)
+    ]
+    return element("header", *parts)
+
+
+def question(results: Results) -> str:
+    plan = results.plan
+    names = "; ".join(plan.label(variant) for variant in plan.variants)  # labels have commas
+    where = plan.tasks[0] if len(plan.tasks) == 1 else plural(len(plan.tasks), "task")
+    return (
+        f"Which return do {names} reach on {where} in {plan.steps:,} environment steps, and how far do their"
+        f" probability ratios move from 1? {plural(plan.seeds, 'seed')} each."
+    )
+
+
+def _state(results: Results) -> Html:
+    total = plural(len(results.runs), "run")
+    if results.is_complete():
+        return element("p", f"Complete: all {total} are finished.", class_="complete")
+    counts = Counter(run.state for run in results.runs.values())
+    others = ", ".join(f"{count} {state}" for state, count in counts.items() if state != "finished")
+    text = f"Not complete: {counts['finished']} of {total} are finished; {others}."
+    return element("p", text, " ", element("a", "Why.", href="#failures"), class_="caution")
+
+
+def _cautions(results: Results) -> list[tuple[str, str]]:
+    """Sentences that a reader must not miss, and the section of each."""
+    mixed, departed = mixtures(results), [run for run in results.runs.values() if run.inexact_reasons]
+    found = [(f"The runs are a mixture. Not the same in all of them: {', '.join(mixed)}.", "versions")] if mixed else []
+    if departed:
+        words = f"{plural(len(departed), 'run')} departed from what, to the bit, an uninterrupted run would be."
+        found.append((words, "departures"))
+    return found

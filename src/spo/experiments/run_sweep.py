@@ -1,0 +1,93 @@
+"""Running what is left of a plan."""
+
+import os
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from spo.errors import SpoError
+from spo.experiments.console import WIDE, Display, print_missing, print_plan, result_table
+from spo.experiments.executors import Executor, execute
+from spo.experiments.executors.local import Local
+from spo.experiments.history import was_packed
+from spo.experiments.plan import Cell, Plan
+from spo.experiments.results import Results
+from spo.experiments.run_time import sort_longest_first
+from spo.experiments.sweep import Sweep
+from spo.runtime import signals
+
+
+def bench(
+    plan: Plan,
+    out: Path,
+    jobs: int | None = None,
+    executor: str = "local",
+    ray_address: str | None = None,
+    retry_failed: bool = False,
+    dry_run: bool = False,
+) -> None:
+    """Carries out what is left of a plan, whatever else the directory was asked for, and prints its table."""
+    slots = (os.cpu_count() or 1) if jobs is None else jobs
+    if slots < 1:
+        raise SpoError(f"--jobs {jobs} is not accepted: it must be a whole number of at least 1")
+    for cell in plan.cells():
+        if cell.seed == 1:
+            plan.config(cell)  # a wrong setting is told before anything is started
+    if dry_run:
+        return print_plan(plan, out, slots)
+    sweep = Sweep.begin(out, plan)
+    check_settings(sweep)
+    cells = find_remaining(sweep, retry_failed)
+    with signals.handled():
+        chosen = _executor(executor, sweep, slots, ray_address)
+        run_cells(sweep, cells, chosen)
+    (out / "results.csv").write_text(Results(Sweep.open(out)).csv())
+    results = Results(sweep)
+    # Elsewhere than on a terminal nothing is gained by folding lines.
+    Console(width=None if sys.stdout.isatty() else WIDE).print(result_table(results))
+    print(f"results.csv and runs/ are in {out}; spo report {out} makes a page of them")
+    print_missing(results)
+
+
+def find_remaining(sweep: Sweep, retry_failed: bool) -> list[Cell]:
+    """The cells that are neither finished nor, unless they are to be tried again, failed."""
+    results = Results(sweep)
+    for run in results.runs.values():
+        if run.state == "damaged" and was_packed(run.directory):
+            raise SpoError(f"{run.directory.path} was packed and is damaged: {run.reason}; delete it to run it again")
+    done = ("finished",) if retry_failed else ("finished", "failed")
+    cells = [cell for cell, run in results.runs.items() if run.state not in done]
+    return sort_longest_first(sweep.plan, cells, results)
+
+
+def check_settings(sweep: Sweep) -> None:
+    """A run that is there must be the one that the plan asks for."""
+    for cell in sweep.plan.cells():
+        run = sweep.run(cell)
+        if run.config.exists():
+            _check_run(run.path, run.read_config()["settings"], vars(sweep.plan.config(cell)))
+
+
+def _check_run(path: Path, found: dict, planned: dict) -> None:
+    for name in set(found) & set(planned) - {"out", "quiet", "config", "threads"}:
+        wanted = list(planned[name]) if isinstance(planned[name], tuple) else planned[name]
+        if found[name] != wanted:
+            raise SpoError(f"{path} was made with {name} {found[name]}, the plan says {wanted}; name another directory")
+
+
+def _executor(name: str, sweep: Sweep, slots: int, ray_address: str | None) -> Executor:
+    if name == "local":
+        return Local(sweep, slots)
+    from spo.experiments.executors.ray import Cluster
+
+    return Cluster(sweep, slots, ray_address)
+
+
+def run_cells(sweep: Sweep, cells: list[Cell], executor: Executor) -> None:
+    with Display(sweep, cells, executor.slots) as display:
+        try:
+            execute(cells, executor, display.update)
+        except KeyboardInterrupt:
+            print(f"stopped; what ran has saved, and the same command goes on in {sweep.path}", file=sys.stderr)
+            raise

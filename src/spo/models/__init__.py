@@ -1,0 +1,1 @@
+"""What acts: networks, distributions, normalisation, policies and their files."""

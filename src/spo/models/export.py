@@ -1,0 +1,149 @@
+"""Policies as one file for other programs: ONNX, or a program of torch.export."""
+
+import json
+import warnings
+from importlib import metadata
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from spo.errors import ConfigError
+from spo.models.normalization import CLIP, EPSILON
+from spo.models.policy import Policy
+from spo.runtime.files import writing
+from spo.spaces import check_maskable
+
+SUFFIXES = (".onnx", ".pt2")
+OUTPUTS = ("action", "distribution_params")
+INSTALL = "pip install 'simple-policy-optimization[export]'"
+
+
+class ExportedPolicy(nn.Module):
+    """A policy from raw observations to the action that `Policy.act` takes deterministically, in torch alone.
+
+    Inputs are one tensor for each part of the observation (B, …) as the environment shows it, and the action mask
+    (B, P) if it was asked for. Outputs are the action and the parameters of its distribution.
+    """
+
+    def __init__(self, policy: Policy, has_mask: bool = False):
+        super().__init__()
+        self.layout, self.distribution, self.has_mask = policy.spec.layout, policy.distribution, has_mask
+        self.network, self.normalizes = policy.network, policy.normalizer.mode != "off"
+        moments = policy.normalizer.moments
+        self.register_buffer("mean", torch.from_numpy(moments.mean.copy()))
+        self.register_buffer("factor", torch.from_numpy(1 / np.sqrt(moments.variance + EPSILON)))
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        observation = inputs[:-1] if self.has_mask else inputs
+        params = self.network(self._normalize(self._pack(observation)), "params")
+        if self.has_mask:
+            params = self.distribution.mask(params, inputs[-1])
+        return self.distribution.best_action(params), params
+
+    def _pack(self, parts: tuple[Tensor, ...]) -> Tensor:
+        """Do what `ObservationLayout.pack` does, for a batch."""
+        if self.layout.is_plain:
+            return parts[0]
+        images = iter(self.layout.images)
+        packed: dict[str, list[Tensor]] = {"number": [], "choice": [], "image": []}
+        for part, (_, leaf), kind in zip(parts, self.layout.leaves, self.layout.kinds):
+            if kind == "image":
+                part = part.movedim(-1, -3) if next(images).has_channels_last else part
+            packed[kind].append(_choose(part, leaf) if kind == "choice" else part.to(torch.float32))
+        if self.layout.is_image:
+            return packed["image"][0]
+        return torch.cat([part.flatten(1) for kind in packed.values() for part in kind], dim=1)
+
+    def _normalize(self, observation: Tensor) -> Tensor:
+        numbers = self.layout.numbers
+        if not self.normalizes:
+            return observation.to(torch.float32)
+        scaled = (observation[:, :numbers].to(torch.float64) - self.mean) * self.factor
+        normalized = scaled.to(torch.float32).clamp(-CLIP, CLIP)
+        if observation.shape[1] == numbers:
+            return normalized
+        return torch.cat([normalized, observation[:, numbers:].to(torch.float32)], dim=1)
+
+
+def _choose(part: Tensor, leaf: gym.Space) -> Tensor:
+    """Return choices (B, …) one-hot, and flags as they are."""
+    if isinstance(leaf, gym.spaces.MultiBinary):
+        return part.to(torch.float32)
+    sizes = [leaf.n] if isinstance(leaf, gym.spaces.Discrete) else leaf.nvec.ravel().tolist()
+    starts = [leaf.start] if isinstance(leaf, gym.spaces.Discrete) else leaf.start.ravel().tolist()
+    columns = zip(part.reshape(len(part), -1).unbind(1), sizes, starts)
+    choices = [functional.one_hot(column.to(torch.int64) - int(start), int(size)) for column, size, start in columns]
+    return torch.cat(choices, dim=1).to(torch.float32)
+
+
+def input_names(policy: Policy, has_mask: bool = False) -> list[str]:
+    """Return the names of an exported policy's inputs: of the parts of a Dict, their keys, joined by dots."""
+    names = [".".join(map(str, path)) or "observation" for path, _ in policy.spec.layout.leaves]
+    return [*names, "action_mask"] if has_mask else names
+
+
+def example_inputs(policy: Policy, has_mask: bool = False, batch: int = 2) -> tuple[Tensor, ...]:
+    """Return inputs of the right shapes and types; the batch may have any size."""
+    arrays = [np.full((batch, *leaf.shape), _first(leaf), leaf.dtype) for _, leaf in policy.spec.layout.leaves]
+    masks = [np.ones((batch, policy.distribution.params_size), bool)] if has_mask else []
+    return tuple(torch.from_numpy(array) for array in arrays + masks)
+
+
+def _first(leaf: gym.Space) -> np.ndarray | int:
+    """Return a value that the space accepts."""
+    return getattr(leaf, "start", 0)
+
+
+def export_policy(policy: Policy, path: str | Path, has_mask: bool = False) -> Path:
+    """Write the policy as one file, whose kind its name tells, and return where."""
+    path = Path(path)
+    if path.suffix not in SUFFIXES:
+        raise ConfigError(f"{path} is not accepted: the name must end in {' or '.join(SUFFIXES)}")
+    if has_mask:
+        check_maskable(policy.spec.action_space)
+    module = ExportedPolicy(policy, has_mask).eval()
+    names, inputs = input_names(policy, has_mask), example_inputs(policy, has_mask)
+    described = json.dumps(describe(policy, names))
+    with writing(str(path)), torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the exporters, about themselves
+        path.parent.mkdir(parents=True, exist_ok=True)
+        (_write_onnx if path.suffix == ".onnx" else _write_program)(module, path, names, inputs, described)
+    return path
+
+
+def describe(policy: Policy, names: list[str]) -> dict[str, object]:
+    """Return what an exported file says of itself."""
+    versions = {name: metadata.version(name) for name in ("simple-policy-optimization", "torch")}
+    return policy.spec.as_json() | {"inputs": names, "outputs": list(OUTPUTS), "versions": versions}
+
+
+def _batch_sizes(inputs: tuple[Tensor, ...]) -> tuple:
+    batch = torch.export.Dim("batch", min=1)
+    return (tuple({0: batch} for _ in inputs),)
+
+
+def _write_program(module: nn.Module, path: Path, names: list[str], inputs: tuple, described: str) -> None:
+    program = torch.export.export(module, inputs, dynamic_shapes=_batch_sizes(inputs))
+    torch.export.save(program, str(path), extra_files={"policy.json": described})
+
+
+def _write_onnx(module: nn.Module, path: Path, names: list[str], inputs: tuple, described: str) -> None:
+    try:
+        import onnxscript  # noqa: F401  (torch's exporter needs it)
+    except ImportError:
+        raise ConfigError(f"exporting {path} needs: {INSTALL}")
+    program = torch.onnx.export(
+        module,
+        inputs,
+        input_names=names,
+        output_names=list(OUTPUTS),
+        dynamic_shapes=_batch_sizes(inputs),
+        dynamo=True,
+        verbose=False,
+    )
+    program.model.metadata_props["policy.json"] = described
+    program.save(str(path), external_data=False)

@@ -1,0 +1,180 @@
+"""A trained policy: network, frozen observation statistics and action space."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import gymnasium as gym
+import numpy as np
+import torch
+
+from spo.config.fields import LARGEST_LAYER, MOST_LAYERS
+from spo.errors import SpoError
+from spo.models.actors import actor_for
+from spo.models.choose_distribution import ACTION_SCALES, DISTRIBUTIONS, distribution_for
+from spo.models.distributions import Distribution
+from spo.models.encoders import ENCODER_NAMES
+from spo.models.networks import ACTIVATIONS, LARGEST_NETWORK, ActorCritic
+from spo.models.normalization import ObservationNormalizer
+from spo.models.space_descriptions import describe_space, space_from
+from spo.runtime.seeding import generator
+from spo.spaces import ObservationLayout, batch_size, check_maskable, sample_of
+
+ACCEPTED = {
+    "activation": tuple(ACTIVATIONS),
+    "encoder": ENCODER_NAMES,
+    "distribution": ("auto", *DISTRIBUTIONS),
+    "action_scale": ACTION_SCALES,
+}
+"""The names that a file may give."""
+LATER_FIELDS = {"distribution": "auto", "action_scale": "off"}
+"""What files of earlier versions mean, which do not have these."""
+
+
+@dataclass(frozen=True)
+class PolicySpec:
+    """Everything about a policy that is not numbers: what it was trained for, and the shape of its networks."""
+
+    env: str
+    objective: str
+    observation_space: gym.Space
+    action_space: gym.Space
+    hidden: tuple[int, ...]
+    critic_hidden: tuple[int, ...]
+    activation: str
+    encoder: str
+    distribution: str = "auto"
+    action_scale: str = "off"
+
+    @cached_property
+    def layout(self) -> ObservationLayout:
+        return ObservationLayout(self.observation_space, self.encoder)
+
+    def make_distribution(self) -> Distribution:
+        return distribution_for(self.action_space, self.distribution, self.action_scale)
+
+    def network(self, seed: int = 0) -> ActorCritic:
+        layers = (self.hidden, self.critic_hidden, self.activation)
+        return ActorCritic(self.layout, self.make_distribution(), *layers, self.encoder, seed)
+
+    def as_json(self) -> dict[str, object]:
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        spaces = {name: describe_space(fields[name]) for name in ("observation_space", "action_space")}
+        return fields | spaces
+
+    @classmethod
+    def from_json(cls, described: dict) -> "PolicySpec":
+        """Reads a description that may come from anyone: nothing of the size that it claims is made."""
+        described = LATER_FIELDS | described
+        fields = {field.name: described[field.name] for field in dataclasses.fields(cls)}
+        for name in ("hidden", "critic_hidden"):
+            fields[name] = _sizes(name, described[name])
+        for name, accepted in ACCEPTED.items():
+            if described[name] not in accepted:
+                raise ValueError(f"{name} {described[name]!r} is unknown")
+        for name in ("env", "objective"):
+            if not isinstance(described[name], str):
+                raise ValueError(f"{name} {described[name]!r} is not text")
+        for name in ("observation_space", "action_space"):
+            fields[name] = space_from(described[name])
+        return cls(**fields)
+
+    def blank_network(self) -> ActorCritic:
+        """The network without its numbers: names and shapes, and no memory."""
+        with torch.device("meta"):
+            blank = self.network()
+        size = sum(parameter.numel() for parameter in blank.parameters())
+        if size > LARGEST_NETWORK:
+            raise SpoError(f"a network of {size:,} parameters is not accepted: it must have up to {LARGEST_NETWORK:,}")
+        return blank
+
+    def blank_tensors(self, network: ActorCritic) -> dict[str, torch.Tensor]:
+        """Everything that `Policy.tensors` holds, as shapes and types."""
+        moments = {name: (1, self.layout.numbers) for name in ("mean", "variance")} | {"count": (1, 1)}
+        blanks = {f"normalizer.{name}": _blank(shape, "float64") for name, shape in moments.items()}
+        bounds = self.make_distribution().tensors()
+        blanks |= {name: _blank(array.shape, array.dtype.name) for name, array in bounds.items()}
+        return dict(network.named_parameters()) | blanks
+
+
+class Policy:
+    """Acts: `policy.act(observation)` for one observation or a batch of them."""
+
+    def __init__(self, spec: PolicySpec, network: ActorCritic, normalizer: ObservationNormalizer):
+        self.spec, self.network, self.normalizer = spec, network.requires_grad_(False), normalizer
+        self.distribution = spec.make_distribution()
+        self.actor = actor_for(network, "cpu")
+        self.seed(0)
+
+    def __repr__(self) -> str:
+        spec, size = self.spec, sum(parameter.numel() for parameter in self.network.parameters())
+        spaces = f"observation {spec.observation_space}, action {spec.action_space}"
+        return f"Policy(env {spec.env}, objective {spec.objective}, {spaces}, {size:,} parameters)"
+
+    def seed(self, seed: int) -> None:
+        """Restarts the draws of stochastic acting."""
+        self.generator = generator(seed, "policy")
+
+    def act(self, observation: object, deterministic: bool = True, action_mask: np.ndarray | None = None) -> np.ndarray:
+        """The action for one observation, or the actions for a batch, as the environment takes them."""
+        packed, is_single = self._packed(observation)
+        params = self.actor.params(self.normalizer(packed))
+        if action_mask is not None:
+            params = self.distribution.mask(params, self._checked_mask(action_mask, params.shape))
+        action = self.distribution.to_env(self._chosen(params, deterministic))
+        return action[0] if is_single else action
+
+    def _packed(self, observation: object) -> tuple[np.ndarray, bool]:
+        """The observation as a batch of arrays, and whether it was a single one."""
+        layout = self.spec.layout
+        count = batch_size(layout.leaves, observation)
+        if layout.is_plain:
+            packed = np.asarray(observation)[None] if count is None else np.asarray(observation)
+        elif count is None:
+            packed = np.asarray(layout.pack(observation))[None]
+        else:
+            packed = np.stack([layout.pack(sample_of(observation, index)) for index in range(count)])
+        if packed.dtype.kind == "f" and not math.isfinite(np.add.reduce(packed, axis=None)):
+            self._check_finite(packed)
+        return packed, count is None
+
+    @staticmethod
+    def _check_finite(packed: np.ndarray) -> None:
+        """A sum that is not finite may be of numbers that are."""
+        if not np.isfinite(packed).all():
+            worst = packed[~np.isfinite(packed)][0]
+            raise SpoError(f"an observation with {worst} in it is not accepted: its numbers must be finite")
+
+    def _checked_mask(self, action_mask: object, shape: tuple[int, ...]) -> np.ndarray:
+        check_maskable(self.spec.action_space)
+        mask = np.asarray(action_mask, bool)
+        if mask.size != math.prod(shape):
+            accepted = f"it must have one flag for each of the {shape[-1]} actions"
+            raise SpoError(f"an action mask of shape {mask.shape} is not accepted: {accepted}")
+        return mask.reshape(shape)
+
+    def _chosen(self, params: np.ndarray, deterministic: bool) -> np.ndarray:
+        if deterministic:
+            return self.distribution.mode(params)
+        return self.distribution.sample(params, self.distribution.noise(self.generator, (len(params),)))
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Everything that is numbers, by name."""
+        tensors = {name: parameter.detach().clone() for name, parameter in self.network.named_parameters()}
+        moments = self.normalizer.moments
+        for name in ("mean", "variance", "count"):
+            tensors[f"normalizer.{name}"] = torch.from_numpy(getattr(moments, name).copy())
+        bounds = {name: torch.from_numpy(array.copy()) for name, array in self.distribution.tensors().items()}
+        return tensors | bounds
+
+
+def _blank(shape: tuple[int, ...], dtype: str) -> torch.Tensor:
+    return torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
+
+
+def _sizes(name: str, sizes: object) -> tuple[int, ...]:
+    is_list = isinstance(sizes, list) and len(sizes) <= MOST_LAYERS
+    if not is_list or not all(type(size) is int and 1 <= size <= LARGEST_LAYER for size in sizes):
+        raise ValueError(f"{name} {sizes!r} is not a list of layers")
+    return tuple(sizes)

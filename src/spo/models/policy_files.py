@@ -1,0 +1,94 @@
+"""Policies as two files: policy.safetensors, and policy.json with its checksum."""
+
+import dataclasses
+import hashlib
+import os
+from pathlib import Path
+
+import gymnasium as gym
+import torch
+from safetensors.torch import load, save
+
+from spo.errors import SpoError
+from spo.models.choose_distribution import resolve_action_scale
+from spo.models.normalization import ObservationNormalizer
+from spo.models.policy import Policy, PolicySpec
+from spo.runtime.files import LARGEST_HEADER, LARGEST_TEXT, checked_header, parse_json, read_bounded, write_json
+
+FORMAT = 1
+
+
+def save_policy(policy: Policy, directory: Path) -> None:
+    """Writes policy.safetensors, then policy.json with its checksum: each appears whole, the second vouches."""
+    directory.mkdir(exist_ok=True)
+    content = save(policy.tensors())
+    temporary = directory / "policy.safetensors.tmp"
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(directory / "policy.safetensors")
+    described = {"format": FORMAT, **policy.spec.as_json(), "normalize_observation": policy.normalizer.mode}
+    write_json(directory / "policy.json", described | {"sha256": hashlib.sha256(content).hexdigest()}, durable=True)
+
+
+def load_policy(path: str | os.PathLike) -> Policy:
+    """The policy of a run directory or of its policy/ folder. Runs no code and imports nothing that a file names."""
+    directory = Path(path)
+    if os.path.isdir(directory / "policy"):
+        directory = directory / "policy"
+    if not os.path.exists(directory / "policy.json"):
+        raise SpoError(f"{path} holds no policy: there is no policy.json in it (a run writes one when it ends)")
+    try:
+        return _loaded(directory)
+    except Exception as error:  # whatever a damaged file provokes in a parser is damage
+        raise SpoError(f"the policy in {directory} is damaged: {type(error).__name__}: {error}")
+
+
+def _loaded(directory: Path) -> Policy:
+    """The description comes first: it says how large the tensors may be, and they must be just what it says."""
+    described = parse_json(read_bounded(directory / "policy.json", LARGEST_TEXT))
+    if described["format"] != FORMAT:
+        raise ValueError(f"its format is {described['format']!r}, this version reads {FORMAT}")
+    spec = PolicySpec.from_json(described)
+    network = spec.blank_network()
+    blanks = spec.blank_tensors(network)
+    largest = LARGEST_HEADER + sum(blank.nbytes for blank in blanks.values())
+    content = read_bounded(directory / "policy.safetensors", largest)
+    if hashlib.sha256(content).hexdigest() != described["sha256"]:
+        raise ValueError("policy.safetensors does not match the checksum in policy.json")
+    tensors = load(checked_header(content))
+    _check_alike(tensors, blanks)
+    network.load_state_dict({name: tensors[name] for name, _ in network.named_parameters()}, assign=True)
+    return Policy(_bounded(spec, tensors), network, _normalizer(described, spec, tensors))
+
+
+def _check_alike(tensors: dict[str, torch.Tensor], blanks: dict[str, torch.Tensor]) -> None:
+    for name in sorted(tensors.keys() | blanks.keys()):
+        found, described = (_form(one.get(name)) for one in (tensors, blanks))
+        if found != described:
+            raise ValueError(f"tensor {name!r} is {found}, policy.json describes {described}")
+
+
+def _form(tensor: torch.Tensor | None) -> str:
+    return "missing" if tensor is None else f"{tensor.dtype} {tuple(tensor.shape)}"
+
+
+def _bounded(spec: PolicySpec, tensors: dict[str, torch.Tensor]) -> PolicySpec:
+    """With the bounds of a Box of actions, which are numbers and stand among the tensors."""
+    if not isinstance(spec.action_space, gym.spaces.Box):
+        return spec
+    low, high = tensors["action.low"].numpy(), tensors["action.high"].numpy()
+    space = gym.spaces.Box(low, high, dtype=low.dtype)
+    resolve_action_scale(space, spec.distribution, spec.action_scale)  # refuses bounds that it could not map to
+    return dataclasses.replace(spec, action_space=space)
+
+
+def _normalizer(described: dict, spec: PolicySpec, tensors: dict[str, torch.Tensor]) -> ObservationNormalizer:
+    mode = described["normalize_observation"]
+    if mode not in ("shared", "off"):
+        raise ValueError(f"normalize_observation {mode!r} is unknown")
+    normalizer = ObservationNormalizer(mode, 1, spec.layout.numbers)
+    for name in ("mean", "variance", "count"):
+        getattr(normalizer.moments, name)[:] = tensors[f"normalizer.{name}"].numpy()
+    return normalizer

@@ -1,0 +1,1 @@
+"""What stays on disk: run directories, their records, checkpoints and logs; how runs start, resume and end."""

@@ -1,0 +1,217 @@
+"""Checkpoints: a run's whole state as a directory that appears all at once, and is believed only if it proves itself.
+
+    checkpoints/00000120/state.safetensors   every array
+                         state.json          every other value
+                         config.json         a copy of the run's, in case that one is damaged
+                         manifest.json       size and SHA-256 of these, and how long the run's logs were
+
+Order of publishing: write and fsync the files in a hidden directory, fsync it, rename it, fsync its parent, and only
+then remove old ones (renamed first, so that half a removal is never taken for a checkpoint). No torch here.
+"""
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load, save
+
+from spo.runs.directory import RunDirectory
+from spo.runtime.files import (
+    LARGEST_FILE,
+    LARGEST_TEXT,
+    canonical,
+    checked_header,
+    parse_json,
+    read_bounded,
+    sealed,
+    sha256,
+    sync,
+    unsealed,
+    write_file,
+)
+
+FORMAT = 1
+ARRAYS, VALUES, CONFIG, MANIFEST = "state.safetensors", "state.json", "config.json", "manifest.json"
+LARGEST = {ARRAYS: LARGEST_FILE, VALUES: LARGEST_TEXT, CONFIG: LARGEST_TEXT}
+SEPARATOR = "/"
+DAMAGED = "damaged-"
+StateDict = dict[str, object]
+"""A nested state: dictionaries with names as keys, and arrays or JSON values as leaves."""
+
+
+class CorruptCheckpoint(Exception):
+    """What is wrong with a checkpoint."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The state between two iterations, and how many bytes of each log belong to it."""
+
+    iteration: int
+    state: StateDict
+    logs: dict[str, int]
+
+
+def publish(run: RunDirectory, boundary: Snapshot, keep: int) -> Path:
+    """Writes a checkpoint durably, then removes all but the newest `keep`."""
+    target = run.checkpoints / f"{boundary.iteration:08}"
+    if not target.exists():
+        _write(run, boundary, target)
+    _prune(run, keep)
+    return target
+
+
+def _write(run: RunDirectory, boundary: Snapshot, target: Path) -> None:
+    hidden = run.checkpoints / f".new-{target.name}"
+    shutil.rmtree(hidden, ignore_errors=True)
+    hidden.mkdir(parents=True)
+    for log in boundary.logs:
+        sync(run.path / log)
+    arrays, values = split(boundary.state)
+    contents = {ARRAYS: save(arrays), VALUES: canonical(values), CONFIG: run.config.read_bytes()}
+    for name, content in contents.items():
+        write_file(hidden / name, content)
+    files = {name: {"bytes": len(content), "sha256": sha256(content)} for name, content in contents.items()}
+    manifest = {"format": FORMAT, "iteration": boundary.iteration, "files": files, "logs": boundary.logs}
+    write_file(hidden / MANIFEST, canonical(sealed(manifest)))
+    sync(hidden)
+    hidden.rename(target)
+    sync(run.checkpoints)
+
+
+def _prune(run: RunDirectory, keep: int) -> None:
+    for old in published(run)[keep:]:
+        old.rename(old.with_name(f".old-{old.name}"))
+    sweep(run)
+
+
+def sweep(run: RunDirectory) -> None:
+    """Removes what a killed process left half written or half removed."""
+    for leftover in leftovers(run):
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
+def leftovers(run: RunDirectory) -> list[Path]:
+    return sorted(path for path in run.checkpoints.glob(".*-*") if path.is_dir())
+
+
+def published(run: RunDirectory) -> list[Path]:
+    """The checkpoints of a run, newest first, good or not."""
+    return sorted((path for path in run.checkpoints.glob("[0-9]*") if path.is_dir()), reverse=True)
+
+
+def newest(run: RunDirectory) -> tuple[Snapshot | None, list[str]]:
+    """The newest checkpoint that proves itself, and a sentence for each damaged one, which is set aside."""
+    told = []
+    for path in published(run):
+        try:
+            return read(run, path), told
+        except CorruptCheckpoint as damage:
+            aside = _set_aside(path)
+            told.append(f"checkpoint {path.name} is damaged ({damage}); it is set aside as {aside.name}")
+    return None, told
+
+
+def _set_aside(path: Path) -> Path:
+    aside, number = path.with_name(DAMAGED + path.name), 1
+    while aside.exists():
+        number += 1
+        aside = path.with_name(f"{DAMAGED}{path.name}-{number}")
+    return path.rename(aside)
+
+
+def read(run: RunDirectory, path: Path) -> Snapshot:
+    """A checkpoint whose every byte matches its manifest, or Damage."""
+    try:
+        manifest = unsealed(read_bounded(path / MANIFEST, LARGEST_TEXT))
+        if manifest["format"] != FORMAT:
+            raise ValueError(f"its format is {manifest['format']!r}, this version reads {FORMAT}")
+        contents = {name: _proven(path / name, manifest["files"][name]) for name in LARGEST}
+        if manifest["iteration"] != int(path.name):
+            raise ValueError(f"it belongs to iteration {manifest['iteration']}")
+        _check_logs(run, manifest["logs"])
+        state = join(load(checked_header(contents[ARRAYS])), parse_json(contents[VALUES]))
+        return Snapshot(manifest["iteration"], state, manifest["logs"])
+    except Exception as error:  # whatever a damaged file provokes in a parser is damage
+        raise CorruptCheckpoint(f"{type(error).__name__}: {error}" if not isinstance(error, ValueError) else str(error))
+
+
+def config_copy(path: Path) -> bytes:
+    """The run's config.json as it was when this checkpoint was made; proven by `read` before."""
+    return read_bounded(path / CONFIG, LARGEST[CONFIG])
+
+
+def _proven(path: Path, entry: Mapping[str, object]) -> bytes:
+    content = read_bounded(path, min(entry["bytes"], LARGEST[path.name]))
+    if len(content) != entry["bytes"] or sha256(content) != entry["sha256"]:
+        raise ValueError(f"{path.name} does not match its checksum")
+    return content
+
+
+def _check_logs(run: RunDirectory, logs: Mapping[str, int]) -> None:
+    own = [path.name for path in run.logs]
+    for name, size in logs.items():
+        if name not in own or type(size) is not int or size < 0:
+            raise ValueError(f"it continues {name!r} from {size!r}; accepted are {', '.join(own)} and numbers of bytes")
+        found = (run.path / name).stat().st_size if (run.path / name).exists() else 0
+        if found < size:
+            raise ValueError(f"{name} has {found} bytes, this checkpoint continues it from {size}")
+
+
+def split(tree: StateDict, path: str = "") -> tuple[dict[str, np.ndarray], StateDict]:
+    """The arrays of a tree by their paths, and the tree without them."""
+    arrays, values = {}, {}
+    for name, value in tree.items():
+        if isinstance(value, np.ndarray):
+            arrays[path + name] = np.ascontiguousarray(value)
+        elif isinstance(value, dict):
+            inner, values[name] = split(value, path + name + SEPARATOR)
+            arrays |= inner
+        else:
+            values[name] = value
+    return arrays, values
+
+
+def join(arrays: Mapping[str, np.ndarray], values: StateDict) -> StateDict:
+    """The tree that was split."""
+    for path, array in arrays.items():
+        *parents, name = path.split(SEPARATOR)
+        place = values
+        for parent in parents:
+            place = place[parent]
+        if name in place:
+            raise ValueError(f"{path} stands twice in it")
+        place[name] = array
+    return values
+
+
+def check_alike(state: StateDict, own: StateDict, path: str = "") -> None:
+    """ValueError unless a state is one that this training can take over: the same names, arrays, kinds of values."""
+    for name in sorted(state.keys() | own.keys()):
+        found, wanted = (tree.get(name) for tree in (state, own))
+        if isinstance(found, dict) and isinstance(wanted, dict):
+            check_alike(found, wanted, path + name + SEPARATOR)
+        elif _kind(found) != _kind(wanted) and not _is_empty(wanted, found):
+            raise ValueError(f"{path}{name} is {_kind(found)}, this run has {_kind(wanted)}")
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} {value.shape}"
+    return "a number" if type(value) in (int, float) else type(value).__name__
+
+
+def _is_empty(wanted: object, found: object) -> bool:
+    """What has no length yet, such as the actions of episodes that just began, may have any."""
+    are_arrays = isinstance(wanted, np.ndarray) and isinstance(found, np.ndarray)
+    return are_arrays and len(wanted) == 0 and wanted.shape[1:] == found.shape[1:]
+
+
+def truncate_logs(run: RunDirectory, logs: Mapping[str, int]) -> None:
+    """Cuts what was written after the checkpoint; without one, everything."""
+    for path in run.logs:
+        if path.exists():
+            os.truncate(path, logs.get(path.name, 0))

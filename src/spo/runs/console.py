@@ -1,0 +1,46 @@
+"""What a run says when it starts and when it ends."""
+
+import sys
+
+from spo.algorithms.adam import LARGEST_LEARNING_RATE
+from spo.algorithms.metrics import Row
+from spo.config.config import Config
+from spo.errors import printable
+from spo.objectives import QUADRATIC_KL
+from spo.runs.directory import RunDirectory
+from spo.runtime.formatting import show
+
+
+def announce(config: Config, choices: str) -> None:
+    """Says what is about to run."""
+    if config.quiet:
+        return
+    settings = ", ".join(f"{name} {show(value)}" for name, value in config.objective_settings.items())
+    behaviour = "the authors' behaviour" if config.paper else "default behaviour"
+    layers = "-".join(map(str, config.hidden)) or config.encoder
+    told = (
+        f"{config.env} · {config.objective} {settings} · preset {config.preset}, {behaviour} · policy {layers}"
+        f" · seed {config.seed} · {config.total_steps:,} steps"
+    )
+    print(printable(told), choices, *_warnings(config), sep="\n", file=sys.stderr, flush=True)
+
+
+def _warnings(config: Config) -> list[str]:
+    """What is accepted, and still unlikely to be what somebody wants."""
+    if not config.outruns_kl_target:
+        return []
+    why = f"{config.objective} keeps the KL mostly below half of --lr-kl-target {show(config.lr_kl_target)}"
+    instead = f"use --lr-schedule linear, or a target of at most {show(QUADRATIC_KL * config.ratio_bound**2)}"
+    return [f"warning: {why}, so adaptive-kl raises the rate to its cap of {LARGEST_LEARNING_RATE:g}; {instead}"]
+
+
+def print_summary(config: Config, summary: Row, directory: RunDirectory) -> None:
+    """What the run came to, and where it is."""
+    if config.quiet:
+        return
+    returned = "no episode ended" if summary["return"] is None else f"{summary['return']:.1f}"
+    note = " (of the last 8 episodes: too few ended)" if summary["return_from_last_episodes"] else ""
+    print(f"return over the last 10 %   {returned}{note}")
+    print(f"maximum ratio deviation     {summary['ratio_deviation_max']:.4g}")
+    print(f"steps per second            {summary['steps_per_second']:,.0f}")
+    print(f"run directory               {directory.path}")

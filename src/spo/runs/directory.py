@@ -1,0 +1,157 @@
+"""The run directory: the files that training writes and everything else reads. No torch here."""
+
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from spo.errors import SpoError
+from spo.runs.summary import summarize
+from spo.runtime.files import packed_path, read_json, read_rows, write_json, writing
+
+LONGEST_ROW = 65_536
+FORMER_NAMES = {"ratio_max": "ratio_deviation_sample_max", "outside_fraction": "clip_fraction"}
+"""Metrics that rows of earlier versions have under another name; whoever reads rows meets today's only."""
+
+
+class RunDirectory:
+    """Names, writes and reads the files of one run."""
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = Path(path)
+        self.config = self.path / "config.json"
+        self.status = self.path / "status.json"
+        self.metrics = self.path / "metrics.jsonl"
+        self.episodes = self.path / "episodes.jsonl"
+        self.evaluations = self.path / "evaluations.jsonl"
+        self.evaluation = self.path / "evaluation.json"
+        self.policy = self.path / "policy"
+        self.checkpoints = self.path / "checkpoints"
+        self.ratios = self.path / "ratios"
+        self.tensorboard = self.path / "tensorboard"
+        self.lock = self.path / "lock"
+        self.logs = (self.metrics, self.episodes, self.evaluations)
+        self.folders = (self.policy, self.checkpoints, self.tensorboard)
+
+    @classmethod
+    def create(cls, path: str | None, name: str) -> "RunDirectory":
+        """A directory for a new run: the given one, or a new one under runs/."""
+        cls.check_unused(path)
+        run = cls(path) if path else cls(_unused(Path("runs"), name))
+        with writing(f"--out {run.path}"):
+            run.path.mkdir(parents=True, exist_ok=True)
+            (run.path / ".writable").touch()
+            (run.path / ".writable").unlink()
+        run.check_plain()
+        return run
+
+    @classmethod
+    def check_unused(cls, path: str | None) -> None:
+        run = cls(path or ".")
+        if path and (os.path.lexists(run.config) or os.path.lexists(run.metrics)):
+            raise SpoError(f"--out {path} already holds a run; name another, or continue it: spo resume {path}")
+
+    @classmethod
+    def open(cls, path: str | os.PathLike) -> "RunDirectory":
+        run = cls(path)
+        if not os.path.isfile(run.config):
+            raise SpoError(f"{run.path} is not a run directory: it has no config.json")
+        run.check_plain()
+        return run
+
+    def strangers(self) -> list[Path]:
+        """What no run leaves, such as links, pipes and devices: what is written through them lands elsewhere."""
+        files = (self.config, self.status, self.evaluation, self.lock, *self.logs)
+        wrong = [path for path in files if path.is_dir()] + [path for path in self.folders if path.is_file()]
+        links = [path for path in self.path.rglob("*") if path.is_symlink() or not (path.is_file() or path.is_dir())]
+        return sorted(wrong + links)
+
+    def check_plain(self) -> None:
+        if strangers := self.strangers():
+            accepted = "accepted are plain files and directories, and no links, pipes or devices"
+            raise SpoError(f"{strangers[0]} is not what a run leaves there: {accepted}")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps other processes out; the kernel lets go of the lock however this one ends."""
+        with writing(str(self.path)):
+            file = self.lock.open("a+")
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                file.seek(0)
+                raise SpoError(f"{self.path} is in use by {file.read().strip() or 'another process'}")
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+            file.flush()
+            yield
+
+    def holder(self) -> str | None:
+        """Who holds the lock, if anyone does."""
+        if not self.lock.is_file():
+            return None
+        with self.lock.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return None
+            except OSError:
+                return file.read().strip() or "another process"
+
+    def last_metrics(self) -> dict | None:
+        """The newest metrics row, without reading all of them."""
+        if not self.metrics.exists():
+            return None
+        with self.metrics.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - LONGEST_ROW))
+            lines = file.read().split(b"\n")
+        return _with_todays_names(json.loads(lines[-2])) if len(lines) > 1 else None
+
+    def has_rows(self) -> bool:
+        """Whether there are metrics of single iterations, packed or not."""
+        return self.metrics.exists() or packed_path(self.metrics).exists()
+
+    def log_sizes(self) -> dict[str, int]:
+        """How long each log is, which is what a checkpoint remembers of it."""
+        return {path.name: path.stat().st_size for path in self.logs if path.exists()}
+
+    def write_status(self, status: dict[str, object]) -> None:
+        write_json(self.status, status)
+
+    def read_status(self) -> dict:
+        return read_json(self.status) if self.status.exists() else {}
+
+    def read_config(self) -> dict:
+        return read_json(self.config)
+
+    def read_metrics(self) -> list[dict]:
+        return [_with_todays_names(row) for row in read_rows(self.metrics)]
+
+    def read_episodes(self) -> list[dict]:
+        return read_rows(self.episodes)
+
+    def summary(self) -> dict[str, float | bool | None]:
+        """What the run came to so far."""
+        metrics, episodes, config = self.read_metrics(), self.read_episodes(), self.read_config()
+        try:
+            return summarize(metrics, episodes, config["resolved"]["total_steps"])
+        except (LookupError, TypeError, ValueError, ArithmeticError) as error:
+            raise SpoError(f"the logs of {self.path} are damaged: {type(error).__name__}: {error}")
+
+
+def _with_todays_names(row: dict) -> dict:
+    return {FORMER_NAMES.get(name, name): value for name, value in row.items()}
+
+
+def _unused(parent: Path, name: str) -> Path:
+    safe = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in name)
+    stem = f"{safe}-{time.strftime('%Y%m%d-%H%M%S')}"
+    path, number = parent / stem, 1
+    while path.exists():
+        number += 1
+        path = parent / f"{stem}-{number}"
+    return path

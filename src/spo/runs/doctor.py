@@ -1,0 +1,131 @@
+"""Examines a run directory: what is wrong, and what can be done. Changes nothing."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from spo.errors import SpoError, printable
+from spo.models.policy_files import load_policy
+from spo.runs import checkpoint
+from spo.runs.checkpoint import CorruptCheckpoint
+from spo.runs.directory import RunDirectory
+from spo.runs.record import read_record
+from spo.runtime.files import LARGEST_LOG, LARGEST_TEXT, read_bounded
+
+Finding = tuple[bool, str]
+"""Whether all is well, and a sentence."""
+
+
+def examine(run: str | os.PathLike) -> bool:
+    """Prints a line for each part of the run; whether all of them are well."""
+    directory = RunDirectory(run)
+    if not os.path.isdir(directory.path):
+        raise SpoError(f"{run} is not a directory; accepted is the directory of a run")
+    findings = list(all_findings(directory))
+    for is_well, sentence in findings:
+        print(f"{'ok     ' if is_well else 'PROBLEM'}  {printable(sentence)}")
+    print(printable(advice(directory, findings)))
+    return all(is_well for is_well, _ in findings)
+
+
+def all_findings(run: RunDirectory) -> Iterator[Finding]:
+    yield _config(run)
+    yield _status(run)
+    for path in run.logs:
+        if path.exists():
+            yield _log(path)
+    yield from _checkpoints(run)
+    yield from _remains(run)
+    for path in run.strangers():
+        yield False, f"{path.relative_to(run.path)}: it is not what a run leaves there"
+    if run.policy.exists():
+        yield _policy(run)
+
+
+def advice(run: RunDirectory, findings: list[Finding]) -> str:
+    """The one thing to do next."""
+    if holder := run.holder():
+        return f"the run is going on ({holder}): nothing to do"
+    if run.strangers():
+        return "nothing is resumed or evaluated here before what no run leaves is gone"
+    state, good = _state(run), _good_checkpoints(run)
+    if not findings[0][0] and not good:
+        return "nothing here can be resumed: start the run again"
+    if state == "finished":
+        return "the run is finished" if all(ok for ok, _ in findings) else "what can still be had is marked ok"
+    origin = f"iteration {int(good[0].name)}" if good else "the start: there is no good checkpoint"
+    return f"spo resume {run.path} continues from {origin}"
+
+
+def _config(run: RunDirectory) -> Finding:
+    try:
+        settings = read_record(read_bounded(run.config, LARGEST_TEXT))["settings"]
+        return True, f"config.json: {settings['env']}, {settings['objective']}, seed {settings['seed']}"
+    except (OSError, ValueError, RecursionError) as error:
+        remedy = "resuming restores it from a checkpoint" if _good_checkpoints(run) else "it cannot be restored"
+        return False, f"config.json: {error}; {remedy}"
+
+
+def _status(run: RunDirectory) -> Finding:
+    try:
+        return _told_status(run, run.read_status())
+    except (SpoError, LookupError, TypeError) as error:
+        return False, f"status.json: {error}; resuming writes it again"
+
+
+def _told_status(run: RunDirectory, status: dict) -> Finding:
+    state, holder = status.get("state"), run.holder()
+    if state == "running" and not holder:
+        return False, f"status.json: the run was killed after iteration {status['iteration']}"
+    reason = f" ({status['reason']})" if status.get("reason") else ""
+    exact = "" if status.get("exact", True) else f"; not exact: {'; '.join(status['departures'])}"
+    return state != "failed", f"status.json: {state or 'not begun'}{reason}{exact}"
+
+
+def _log(path: Path) -> Finding:
+    try:
+        lines = read_bounded(path, LARGEST_LOG).splitlines(keepends=True)
+    except (OSError, ValueError) as error:
+        return False, f"{path.name}: {error}"
+    for number, line in enumerate(lines, 1):
+        try:
+            dict(json.loads(line))
+        except (ValueError, TypeError, RecursionError):
+            return False, f"{path.name}: line {number} of {len(lines)} is damaged; resuming cuts what is new"
+    return True, f"{path.name}: {len(lines)} rows"
+
+
+def _checkpoints(run: RunDirectory) -> Iterator[Finding]:
+    for path in checkpoint.published(run):
+        try:
+            checkpoint.read(run, path)
+            yield True, f"checkpoint {path.name}"
+        except CorruptCheckpoint as damage:
+            yield False, f"checkpoint {path.name}: {damage}; resuming sets it aside and takes an older one"
+
+
+def _good_checkpoints(run: RunDirectory) -> list[Path]:
+    return [path for path, (is_well, _) in zip(checkpoint.published(run), _checkpoints(run)) if is_well]
+
+
+def _remains(run: RunDirectory) -> Iterator[Finding]:
+    for path in checkpoint.leftovers(run):
+        yield True, f"{path.name}: left by a process that was killed; resuming removes it"
+    for path in sorted(run.checkpoints.glob(checkpoint.DAMAGED + "*")):
+        yield True, f"{path.name}: set aside as damaged; it can be deleted"
+
+
+def _policy(run: RunDirectory) -> Finding:
+    try:
+        load_policy(run.policy)
+        return True, "policy: loads"
+    except SpoError as refusal:
+        return False, f"policy: {refusal}; resuming an unfinished run writes it again"
+
+
+def _state(run: RunDirectory) -> str | None:
+    try:
+        return run.read_status().get("state")
+    except SpoError:
+        return None

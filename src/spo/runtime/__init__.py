@@ -1,0 +1,1 @@
+"""How this process behaves: files, signals, seeds, threads, and the settings of numerical libraries."""

@@ -1,0 +1,177 @@
+"""Durable writes, bounded reads, strict JSON and checksums. No torch here."""
+
+import gzip
+import hashlib
+import io
+import json
+import math
+import os
+import stat
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from spo.errors import SpoError
+
+LARGEST_FILE, LARGEST_LOG, LARGEST_TEXT = 2**31, 2**28, 2**23
+"""Larger files are not read at all: tensors, logs, any other JSON."""
+LARGEST_HEADER = 2**20
+"""Longer headers of safetensors are not parsed: some ten thousand tensors have a place in this."""
+
+
+def unwritable(path: Path | str, error: OSError | ValueError) -> SpoError:
+    return SpoError(f"{path} cannot be written to: {getattr(error, 'strerror', None) or error}")
+
+
+def read_json(path: Path) -> dict:
+    try:
+        value = parse_json(read_bounded(path, LARGEST_TEXT))
+    except (OSError, ValueError, RecursionError) as error:
+        raise SpoError(f"{path} cannot be read: {error}")
+    if not isinstance(value, dict):
+        raise SpoError(f"{path} holds a {type(value).__name__}; accepted is a table of names and values")
+    return value
+
+
+def parse_json(content: str | bytes) -> object:
+    """JSON as it is written here: every number finite, no name twice."""
+    return json.loads(content, object_pairs_hook=_named_once, parse_float=_finite, parse_constant=_finite)
+
+
+def _named_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        raise ValueError("a name stands twice in it")
+    return values
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(float(text)):
+        raise ValueError(f"{text} is not a finite number")
+    return float(text)
+
+
+def read_bounded(path: Path, largest: int = LARGEST_FILE) -> bytes:
+    """A plain file's bytes; no device, no pipe, nothing larger than memory should hold."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError(f"{path.name} is not a plain file")
+    if found.st_size > largest:
+        raise ValueError(f"{path.name} has {found.st_size:,} bytes; accepted are up to {largest:,}")
+    with path.open("rb") as file:
+        return file.read(found.st_size)  # not up to its end: not every file that has a size has one
+
+
+def checked_header(content: bytes) -> bytes:
+    """A safetensors file whose header, by its own word, is not out of proportion."""
+    size = int.from_bytes(content[:8], "little")
+    if size > LARGEST_HEADER:
+        raise ValueError(f"its header has {size:,} bytes; accepted are up to {LARGEST_HEADER:,}")
+    return content
+
+
+def canonical(value: object) -> bytes:
+    """The one way in which a value is written as JSON."""
+    return (json.dumps(value, indent=2, allow_nan=False) + "\n").encode()
+
+
+def compact(value: object) -> bytes:
+    """JSON without a space."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+
+
+def write_json(path: Path, value: object, durable: bool = False) -> None:
+    """Writes a file that appears all at once; `durable` waits until it is on the disk."""
+    replace_file(path, canonical(value), durable)
+
+
+def replace_file(path: Path, content: bytes, durable: bool = True) -> None:
+    """The old content or the new, never a mixture."""
+    temporary = path.with_name(path.name + ".tmp")
+    write_file(temporary, content, durable)
+    temporary.replace(path)
+    if durable:
+        sync(path.parent)
+
+
+def write_file(path: Path, content: bytes, durable: bool = True) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def sync(path: Path) -> None:
+    """Waits until a file, or the names in a directory, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def writing(what: str) -> Iterator[None]:
+    """Tells in a sentence what the file system does not allow."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise unwritable(what, error)
+
+
+def append_row(path: Path, row: dict) -> None:
+    with path.open("a") as file:
+        file.write(json.dumps(row, allow_nan=False) + "\n")
+
+
+def read_rows(path: Path) -> list[dict]:
+    """The whole lines of a JSONL file, or of its .gz; a run that is still writing may have half a line at the end."""
+    packed = packed_path(path)
+    try:
+        if path.exists():
+            content = read_bounded(path, LARGEST_LOG)
+        else:
+            content = unpacked(packed, LARGEST_LOG) if packed.exists() else b""
+        return [dict(json.loads(line)) for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
+    except (OSError, EOFError, ValueError, TypeError, RecursionError) as error:
+        raise SpoError(f"{path} cannot be read: {error}")
+
+
+def packed_path(path: Path) -> Path:
+    """Where a file lies that was compressed."""
+    return path.with_name(f"{path.name}.gz")
+
+
+def unpacked(path: Path, largest: int) -> bytes:
+    """No more than so many bytes, whatever a small file promises."""
+    packed = read_bounded(path, largest)
+    if not packed:
+        raise ValueError(f"{path.name} is empty")  # to gzip that is a file without content
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
+            content = file.read(largest + 1)
+    except zlib.error as error:
+        raise ValueError(f"{path.name} is damaged: {error}")
+    if len(content) > largest:
+        raise ValueError(f"{path.name} holds more than {largest:,} bytes")
+    return content
+
+
+def sealed(values: dict[str, object]) -> dict[str, object]:
+    """With a checksum of its own."""
+    return values | {"sha256": sha256(canonical(values))}
+
+
+def unsealed(content: bytes) -> dict[str, object]:
+    """What was sealed, or ValueError if a single byte is another."""
+    values = json.loads(content)
+    seal = values.pop("sha256", None) if isinstance(values, dict) else None
+    if seal is None or canonical(sealed(values)) != content or sealed(values)["sha256"] != seal:
+        raise ValueError("its own checksum does not match")
+    return values
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,211 @@
+"""The command line as a user meets it: one sentence, exit code 2, no traceback, nothing overwritten."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from spo import cli
+from spo.cli.training import parse_train
+from spo.errors import SpoError
+from waiting import PATIENCE
+
+
+def refusal(*arguments: str) -> str:
+    with pytest.raises(SpoError) as refused:
+        cli.dispatch(list(arguments))
+    message = str(refused.value)
+    assert "\n" not in message
+    return message
+
+
+TRAIN = ("train", "CartPole-v1")
+
+BAD_INPUT = [
+    (("fly",), "command 'fly' is unknown; accepted: train, resume"),
+    (("train",), "ENV is missing"),
+    (("train", "--steps", "3"), "ENV is missing"),
+    (("train", "Nope-v3"), "environment 'Nope-v3' is not a registered Gymnasium id"),
+    (("train", "nomodule:Nope-v3"), "environment 'nomodule:Nope-v3' cannot be made: No module named 'nomodule'"),
+    ((*TRAIN, "--objective", "pp0"), "--objective pp0 is unknown; accepted: spo, ppo-clip, ppo-penalty, spu"),
+    (
+        (*TRAIN, "--preset", "gold"),
+        "--preset gold is unknown; accepted: atari, atari-resnet, atari-resnet-fixed, classic",
+    ),
+    ((*TRAIN, "--wings", "2"), "Unrecognized options: --wings"),
+    ((*TRAIN, "--minibatches", "7"), "--minibatches 7 does not divide the batch of 2048 samples"),
+    ((*TRAIN, "--epsilon", "1"), "--epsilon 1.0 is not accepted: it must be a number above 0 and below 1"),
+    ((*TRAIN, "--epsilon", "nan"), "--epsilon nan is not accepted"),
+    ((*TRAIN, "--epsilon", "wide"), "--epsilon"),
+    ((*TRAIN, "--threads", "0"), "--threads 0 is not accepted: it must be a whole number from 1 to"),
+    ((*TRAIN, "--threads", "100000"), "--threads 100000 is not accepted"),
+    ((*TRAIN, "--steps", "lots"), "--steps lots is not a number of steps; accepted are forms such as"),
+    ((*TRAIN, "--steps", "inf"), "--steps inf is not a number of steps"),
+    ((*TRAIN, "--steps", "100"), "--steps 100 is less than one iteration of 2048 steps"),
+    ((*TRAIN, "--lr-schedule", "cosine"), "--lr-schedule"),
+    ((*TRAIN, "--learning-rate", "-1"), "--learning-rate -1.0 is not accepted: it must be a number above 0"),
+    ((*TRAIN, "--learning-rate", "inf"), "--learning-rate inf is not accepted"),
+    ((*TRAIN, "--gamma", "1.5"), "--gamma 1.5 is not accepted: it must be a number from 0 to 1"),
+    ((*TRAIN, "--hidden", "64", "0"), "--hidden 64 0 is not accepted"),
+    ((*TRAIN, "--seed", "-1"), "--seed -1 is not accepted"),
+    ((*TRAIN, "--value-clip", "maybe"), "--value-clip"),
+    ((*TRAIN, "--device", "abacus"), "--device abacus cannot be used here"),
+    ((*TRAIN, "--env-arg", "gravity"), "gravity is not accepted: --env-arg and --objective-arg take key=value"),
+    ((*TRAIN, "--env-arg", "gravity=9"), "environment 'CartPole-v1' cannot be made: TypeError"),
+    ((*TRAIN, "--config", "missing.toml"), "--config missing.toml cannot be read"),
+    ((*TRAIN, "--init-from", "nowhere"), "nowhere holds no policy"),
+    (("eval", "nowhere"), "nowhere is not a run directory: it has no config.json"),
+    (("compare", "CartPole-v1", "--objectives", "spo", "pp0"), "--objective pp0 is unknown"),
+    (("compare", "CartPole-v1", "--wings", "2"), "Unrecognized options: --wings"),
+]
+
+
+@pytest.mark.parametrize("arguments, words", BAD_INPUT, ids=[" ".join(case[0]) for case in BAD_INPUT])
+def test_bad_input_is_told_in_a_sentence(arguments, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert words in refusal(*arguments)
+    assert list(tmp_path.iterdir()) == []  # nothing left behind
+
+
+def test_the_process_exits_with_two_and_no_traceback():
+    done = subprocess.run([sys.executable, "-m", "spo", *TRAIN, "--epsilon", "3"], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr == "error: --epsilon 3.0 is not accepted: it must be a number above 0 and below 1\n"
+
+
+def test_a_directory_that_holds_a_run_is_left_alone(tmp_path):
+    out = str(tmp_path / "run")
+    cli.dispatch([*TRAIN, "--preset", "classic", "--steps", "1100", "--quiet", "--out", out])
+    before = {file: file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()}
+    assert "already holds a run" in refusal(*TRAIN, "--preset", "classic", "--steps", "1100", "--out", out)
+    assert before == {file: file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()}
+    cli.dispatch(["eval", out, "--episodes", "2"])
+    assert json.loads((tmp_path / "run/evaluation.json").read_text())["deterministic"] is True
+
+
+def test_a_directory_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    assert "cannot be written to" in refusal(
+        *TRAIN, "--preset", "classic", "--steps", "1100", "--out", str(tmp_path / "file/run")
+    )
+
+
+def test_every_setting_of_the_issue_is_a_flag(capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.dispatch(["train", "--help"])
+    assert ended.value.code == 0
+    help_text = capsys.readouterr().out
+    for flag in """objective epsilon steps seed hidden critic-hidden activation envs horizon epochs minibatches
+        learning-rate lr-schedule gamma lam value-coef entropy-coef max-grad-norm value-clip adam-eps target-kl
+        normalize-advantage truncation normalize-observation normalize-reward paper eval-every config init-from env-arg
+        compile threads device quiet out preset tensorboard""".split():
+        assert f"--{flag}" in help_text
+
+
+@pytest.mark.parametrize(
+    "missing, extra, arguments",
+    [
+        ("ale_py", "atari", ("train", "Breakout", "--backend", "gymnasium")),
+        ("envpool", "envpool", ("train", "Hopper-v4", "--backend", "envpool")),
+        ("mujoco", "mujoco", ("train", "Hopper-v4", "--backend", "gymnasium")),
+        ("matplotlib", "report", ("figures", "objectives")),
+    ],
+)
+def test_a_missing_extra_is_named_with_its_install(missing, extra, arguments, tmp_path):
+    """In a process of its own, where the package cannot be imported."""
+    hide = f"import sys; sys.modules[{missing!r}] = None; sys.argv[1:] = {list(arguments)!r}"
+    command = [sys.executable, "-c", f"{hide}; from spo.cli import main; main()"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=PATIENCE)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert f"pip install 'simple-policy-optimization[{extra}]'" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def settings_of(*arguments: str):
+    return parse_train(list(arguments))
+
+
+def test_steps_are_written_in_many_ways():
+    for text, steps in {"1e6": 10**6, "1M": 10**6, "200k": 200_000, "1.5m": 1_500_000, "4096": 4096}.items():
+        assert settings_of("Hopper-v4", "--steps", text).steps == steps
+    assert settings_of("Hopper-v4", "--steps", "10_000").total_steps == 8192
+
+
+def test_sources_of_settings_in_their_order(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text('preset = "classic"\nenvs = 4\ngamma = 0.5\ntruncation = "bootstrap"\n')
+    config = settings_of("Hopper-v4", "--config", str(file), "--gamma", "0.7", "--paper")
+    assert (config.preset, config.horizon) == ("classic", 128)  # the preset that the file names
+    assert config.envs == 4 and config.gamma == 0.7  # the file over the preset, the flag over the file
+    assert config.truncation == "bootstrap" and config.normalize_reward == "per-env"  # explicit over --paper
+    assert settings_of("Hopper-v4", "--paper", "--truncation", "bootstrap").truncation == "bootstrap"
+    assert settings_of("Hopper-v4", "--paper", "--no-paper").truncation == "bootstrap"
+
+
+def test_a_runs_config_serves_as_a_configuration_file(tmp_path):
+    out = tmp_path / "run"
+    cli.dispatch([*TRAIN, "--preset", "classic", "--steps", "1100", "--gamma", "0.9", "--quiet", "--out", str(out)])
+    again = settings_of("CartPole-v1", "--config", str(out / "config.json"))
+    assert again.gamma == 0.9 and again.preset == "classic" and again.out is None
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("wings = 2", "setting 'wings' is unknown"),
+        ('envs = "many"', "--envs 'many' is not accepted: it must be a whole number from 1 to 65536"),
+        ("envs = true", "--envs True is not accepted"),
+        ("hidden = 64", "--hidden 64 is not accepted"),
+        ('lr_schedule = "cosine"', "--lr-schedule 'cosine' is not accepted: it must be one of linear, constant"),
+        ("gamma = ", "cannot be read as TOML or JSON"),
+    ],
+)
+def test_a_bad_configuration_file(tmp_path, text, words):
+    file = tmp_path / "bad.toml"
+    file.write_text(text)
+    assert words in refusal(*TRAIN, "--config", str(file))
+
+
+def test_the_objectives_are_listed(capsys):
+    cli.dispatch(["objectives"])
+    listed = capsys.readouterr().out
+    assert "spo" in listed and "r·A − |A|·(r − 1)² / 2ε" in listed and "--epsilon 0.2" in listed
+
+
+def test_version_and_overview(capsys):
+    cli.dispatch(["--version"])
+    cli.dispatch([])
+    printed = capsys.readouterr().out
+    assert printed.startswith("0.") and "spo train ENV" in printed
+
+
+def test_progress_and_summary_without_a_terminal(capfd, tmp_path, monkeypatch):
+    from spo.runs.loggers import ProgressLogger
+
+    monkeypatch.setattr(ProgressLogger, "SECONDS_BETWEEN_LINES", 0.0)
+    cli.dispatch([*TRAIN, "--preset", "classic", "--steps", "2100", "--out", str(tmp_path / "run")])
+    printed = capfd.readouterr()
+    for words in ("2,048 of 2,048 steps", "steps/s", "0:00 left", "return", "ratio deviation", "KL"):
+        assert words in printed.err.splitlines()[-1]
+    assert "update eager (80 gradient steps; compiling pays from" in printed.err
+    for words in ("return over the last 10 %", "maximum ratio deviation", "steps per second", str(tmp_path / "run")):
+        assert words in printed.out
+
+
+def test_the_live_line_tells_a_width_that_is_adapted():
+    from spo.runs.loggers import ProgressLogger
+
+    row = {"env_steps": 1024, "wall_time": 1.0, "ratio_deviation": 0.1, "kl": 0.01}
+    assert ProgressLogger(2048)._line(row).endswith("KL 0.01")
+    assert ProgressLogger(2048)._line(row | {"epsilon": 0.3456}).endswith("KL 0.01 · ε 0.346")
+
+
+def test_comparing_objectives(capfd, tmp_path):
+    settings = ["--preset", "classic", "--steps", "2100", "--out", str(tmp_path / "all")]
+    cli.dispatch(["compare", "CartPole-v1", "--objectives", "spo", "ppo-clip", "--seeds", "1", *settings])
+    printed = capfd.readouterr().out
+    assert "CartPole-v1: spo, ppo-clip" in printed and "maximum ratio deviation" in printed
+    for name in ("spo", "ppo-clip"):
+        status = tmp_path / "all" / "runs" / "CartPole-v1" / name / "1" / "status.json"
+        assert json.loads(status.read_text())["state"] == "finished"

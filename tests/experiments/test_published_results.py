@@ -1,0 +1,88 @@
+"""The published results: their report and table come from their runs, and they are what they say they are."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spo import cli
+from spo.experiments.figure_data.recorded_ratios import read_ratios
+from spo.experiments.report.page import make_report
+from spo.experiments.results import Results
+from spo.experiments.sweep import Sweep
+from spo.runs.directory import RunDirectory
+
+PUBLISHED = Path(__file__).parents[2] / "results" / "table1-1M"
+TASKS = ("Hopper-v4", "HalfCheetah-v4", "Humanoid-v4")
+VARIANTS = ("ppo-3", "spo-3", "ppo-7", "spo-7")
+
+
+@pytest.fixture(scope="module")
+def results() -> Results:
+    return Results(Sweep.open(PUBLISHED))
+
+
+def without_pictures(page: Path) -> str:
+    """Another version of the drawing library draws the same in other strokes."""
+    return re.sub(r"base64,[A-Za-z0-9+/=]*", "", page.read_text())
+
+
+def test_the_published_report_comes_from_the_published_runs(tmp_path):
+    page, table = make_report(PUBLISHED, tmp_path / "report.html")
+    assert table.read_bytes() == (PUBLISHED / "results.csv").read_bytes()
+    assert without_pictures(page) == without_pictures(PUBLISHED / "report.html")
+
+
+def test_every_run_is_there_finished_exact_and_as_the_paper_has_it(results):
+    cells = {(cell.task, cell.variant, cell.seed) for cell in results.runs}
+    assert cells == {(task, variant, seed) for task in TASKS for variant in VARIANTS for seed in (1, 2, 3)}
+    for cell, run in results.runs.items():
+        settings, status = run.directory.read_config()["settings"], run.directory.read_status()
+        assert (status["state"], status["exact"]) == ("finished", True), cell
+        assert settings["paper"] and settings["steps"] == 10**6 and settings["seed"] == cell.seed
+        assert settings["objective"] == {"ppo": "ppo-clip", "spo": "spo"}[cell.variant.split("-")[0]]
+        assert len(settings["hidden"]) + 1 == int(cell.variant.split("-")[1])
+
+
+def test_they_are_labelled_as_reduced(results):
+    assert "reduced" in (PUBLISHED / "report.html").read_text().lower()
+    assert results.sweep.plan.steps == 10**6
+
+
+def test_the_published_ratios_draw_figure_2(tmp_path):
+    runs = [str(PUBLISHED.parent / "fig2" / name) for name in ("ppo-clip", "spo")]
+    cli.dispatch(["figures", "fig2", "--runs", *runs, "--out", str(tmp_path)])
+    drawing = (tmp_path / "fig2.svg").read_text()
+    assert "72% outside" in drawing and "26% outside" in drawing and "raw advantage" not in drawing
+    for recorded in read_ratios(tuple(map(Path, runs)), None):  # normalised in minibatches of equal size
+        np.testing.assert_allclose(recorded.advantage.mean(axis=1), 0, atol=1e-6)
+        np.testing.assert_allclose(recorded.advantage.std(axis=1), 1, atol=2e-3)
+
+
+def test_the_followed_samples_end_as_the_page_says(tmp_path):
+    """SPO's on 1 ± ε, on the side of their advantage; PPO's outside of it, though they are the same samples."""
+    runs = tuple(PUBLISHED.parent / "fig2-follow" / name for name in ("ppo-clip", "spo"))
+    ppo, spo = read_ratios(runs, None)
+    assert ppo.ratio.shape == spo.ratio.shape == (100, 64)
+    np.testing.assert_allclose(ppo.advantage, spo.advantage, atol=1e-5)
+    np.testing.assert_allclose(spo.ratio[-1], 1 + 0.2 * np.sign(spo.advantage[-1]), atol=0.0024)
+    assert (np.abs(ppo.ratio[-1] - 1) > 0.2).all() and np.abs(ppo.ratio[-1] - 1).mean() == pytest.approx(
+        0.52, abs=0.005
+    )
+    cli.dispatch(["figures", "fig2", "--follow", "--runs", *map(str, runs), "--out", str(tmp_path)])
+    assert "largest |r − 1|: 1.47" in (tmp_path / "fig2-follow.svg").read_text()
+
+
+def test_nothing_published_names_a_place_on_a_machine():
+    configs = list(PUBLISHED.parent.rglob("config.json"))
+    assert len(configs) >= 40  # more as runs finish
+    for path in configs:
+        assert RunDirectory(path.parent).read_config()["settings"]["out"] is None
+
+
+def test_the_published_results_are_small():
+    files = [path for path in PUBLISHED.parent.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 30e6
+    for config in PUBLISHED.rglob("config.json"):
+        assert sum(path.stat().st_size for path in config.parent.iterdir()) <= 80_000
