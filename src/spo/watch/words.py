@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 
-from spo.experiments.figures.style import look_of
+from spo.experiments.figures.style import style_of
 from spo.watch.glance import Glance
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -75,8 +75,8 @@ def leaves_bound(glance: Glance) -> bool:
 
 
 def colour_of(objective: str) -> str:
-    return look_of(objective).colour
+    return style_of(objective).colour
 
 
 def name_of(objective: str) -> str:
-    return look_of(objective).label
+    return style_of(objective).label
