@@ -1,7 +1,7 @@
 """The exceptions that users meet: SpoError, and a kind for each thing that a program may want to tell apart."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 LONGEST = 2000
 
@@ -42,7 +42,10 @@ def _visible(letter: str) -> str:
     return " " if letter.isspace() else ascii(letter)[1:-1]
 
 
-def suggest(name: str, accepted: Iterable[str]) -> str:
-    """Name the accepted word that is nearest to a wrong one, in brackets for a sentence; nothing if none is near."""
-    nearest = difflib.get_close_matches(name[:100].lower(), list(accepted), n=1)
-    return f" (did you mean {nearest[0]}?)" if nearest else ""
+def suggest(name: str, accepted: Iterable[str], aliases: Mapping[str, str] | None = None, prefix: str = "") -> str:
+    """Name the accepted word that was probably meant, in brackets for a sentence; nothing if none is near."""
+    word, accepted = name[:100].lower(), list(accepted)
+    known = [aliases[word]] if aliases and word in aliases else []
+    longer = [other for other in accepted if len(word) > 2 and other.startswith(word)]
+    near = [*known, *difflib.get_close_matches(word, accepted, n=1), *longer]
+    return f" (did you mean {prefix}{near[0]}?)" if near else ""

@@ -304,6 +304,32 @@ OBJECTIVES = {
 }
 
 
+SETTINGS = {
+    "epsilon": ("Width of the ratio bound (spo-adaptive: at the start).", "(0, 1)"),
+    "epsilon_high": ("Upper width of the ratio bound (clip-higher).", "(0, ∞)"),
+    "epsilon_next": ("Width of the successor's ratio bound (rpo-reflective).", "(0, 1)"),
+    "reflection": ("Weight of the successor's term (rpo-reflective).", "[0, ∞)"),
+    "alpha": ("Slope of the rollback (ppo-rb, tr-ppo-rb), or weight of the KL in it (truly-ppo).", "[0, ∞)"),
+    "beta": ("Weight of the KL penalty at the start (ppo-penalty).", "(0, ∞)"),
+    "kl_target": ("Mean KL towards which beta is adapted, or off (ppo-penalty).", "(0, ∞) or off"),
+    "temperature": ("Lambda of spu: how much the advantage counts against the KL.", "(0, ∞)"),
+    "state_delta": ("KL beyond which a state is left out (spu).", "(0, ∞)"),
+    "delta": ("Bound on the KL (trpo, tr-ppo, tr-ppo-rb, truly-ppo, spu) or change of probability (drpo).", "(0, ∞)"),
+    "dual_clip": ("Lower bound of the objective in multiples of an advantage below 0 (ppo-dual-clip).", "(1, ∞)"),
+    "deviation_limit": ("Mean ratio deviation that ends an iteration's updates (espo).", "(0, ∞)"),
+    "deviation_target": ("Mean ratio deviation towards which epsilon is adapted (spo-adaptive).", "(0, ∞)"),
+    "epsilon_min": ("The least that epsilon is adapted to (spo-adaptive).", "(0, 1)"),
+    "epsilon_max": ("The most that epsilon is adapted to (spo-adaptive).", "(0, 1)"),
+    "epsilon_gain": ("How strongly epsilon follows the deviation, from not at all (spo-adaptive).", "[0, 1]"),
+    "power": ("How steep the wall at the ratio bound is; 2 is SPO (spo-power).", "(1, ∞)"),
+    "damping": ("Damping of the Fisher matrix (trpo).", "[0, ∞)"),
+    "cg_steps": ("Steps of the conjugate gradient (trpo).", "[1, ∞)"),
+    "backtrack": ("Factor of the line search (trpo).", "(0, 1)"),
+    "backtrack_steps": ("Most trials of the line search (trpo).", "[1, ∞)"),
+}
+"""The help and the interval of each setting: flags, keys of configuration files and their checks are made of this."""
+
+
 def find_objective(name: str) -> Objective:
     """A registered objective, or a user's function by its import path, `package.module:function`."""
     if name in OBJECTIVES:

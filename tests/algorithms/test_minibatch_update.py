@@ -439,7 +439,7 @@ def test_the_width_in_force_counts_for_ratios_and_the_start_for_values():
     assert stats[0.2]["clip_fraction"] == 1 and stats[0.6]["clip_fraction"] == 0
     assert stats[0.2]["rollback_fraction"] == 0.5 and stats[0.6]["rollback_fraction"] == 0
     assert stats[0.2]["value_loss"] == stats[0.6]["value_loss"]
-    assert run.config.value_bound == run.improve.loss.value_bound == 0.2
+    assert run.config.value_clip_range == run.improve.loss.value_bound == 0.2
 
 
 @pytest.mark.parametrize("beta, expected", [(2.0**-160, SMALLEST_BETA), (2.0**20, LARGEST_BETA)])

@@ -1,6 +1,7 @@
 """The command line as a user meets it: one sentence, exit code 2, no traceback, nothing overwritten."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -34,7 +35,7 @@ BAD_INPUT = [
         "--preset gold is unknown; accepted: atari, atari-resnet, atari-resnet-fixed, classic",
     ),
     ((*TRAIN, "--wings", "2"), "Unrecognized options: --wings"),
-    ((*TRAIN, "--minibatches", "7"), "--minibatches 7 does not divide the batch of 2048 samples"),
+    ((*TRAIN, "--minibatches", "7"), "--minibatches 7 does not divide the batch of 1024 samples"),
     ((*TRAIN, "--epsilon", "1"), "--epsilon 1.0 is not accepted: it must be a number above 0 and below 1"),
     ((*TRAIN, "--epsilon", "nan"), "--epsilon nan is not accepted"),
     ((*TRAIN, "--epsilon", "wide"), "--epsilon"),
@@ -42,7 +43,7 @@ BAD_INPUT = [
     ((*TRAIN, "--threads", "100000"), "--threads 100000 is not accepted"),
     ((*TRAIN, "--steps", "lots"), "--steps lots is not a number of steps; accepted are forms such as"),
     ((*TRAIN, "--steps", "inf"), "--steps inf is not a number of steps"),
-    ((*TRAIN, "--steps", "100"), "--steps 100 is less than one iteration of 2048 steps"),
+    ((*TRAIN, "--steps", "100"), "--steps 100 is less than one iteration of 1024 steps"),
     ((*TRAIN, "--lr-schedule", "cosine"), "--lr-schedule"),
     ((*TRAIN, "--learning-rate", "-1"), "--learning-rate -1.0 is not accepted: it must be a number above 0"),
     ((*TRAIN, "--learning-rate", "inf"), "--learning-rate inf is not accepted"),
@@ -91,7 +92,7 @@ def test_a_directory_that_cannot_be_made(tmp_path):
     )
 
 
-def test_every_setting_of_the_issue_is_a_flag(capsys):
+def test_every_setting_is_in_the_help(capsys):
     with pytest.raises(SystemExit) as ended:
         cli.dispatch(["train", "--help"])
     assert ended.value.code == 0
@@ -101,6 +102,48 @@ def test_every_setting_of_the_issue_is_a_flag(capsys):
         normalize-advantage truncation normalize-observation normalize-reward paper eval-every config init-from env-arg
         compile threads device quiet out preset tensorboard""".split():
         assert f"--{flag}" in help_text
+
+
+def read_help(capsys, *arguments: str) -> str:
+    with pytest.raises(SystemExit) as ended:
+        cli.dispatch(["train", *arguments, "--help"])
+    assert ended.value.code == 0
+    return " ".join(re.sub(r"[│╭╰─╮╯]", " ", capsys.readouterr().out).split())
+
+
+def test_the_help_tells_the_true_defaults(capsys):
+    usual = read_help(capsys)
+    for words in ("--steps", "(default: 10000000)", "per iteration. (default: 256)", "at the start). (default: 0.2)"):
+        assert words in usual
+    assert "preset mujoco" in usual and "--cg-steps" not in usual and usual.index("--seed") < usual.index("--gamma")
+    classic = read_help(capsys, "CartPole-v1", "--gamma", "0.5", "--objective", "trpo")
+    for words in (
+        "CartPole-v1 with preset classic",
+        "(default: 100000)",
+        "Discount factor. (default: 0.5)",
+        "--cg-steps",
+    ):
+        assert words in classic
+    assert "--epsilon" not in classic
+    assert "How images are read" in classic and "(default: nature)" in read_help(capsys, "Breakout")
+
+
+@pytest.mark.parametrize(
+    "words, meant",
+    [
+        (("train", "X-v0", "--lr", "3"), "(did you mean --learning-rate?)"),
+        (("train", "X-v0", "--step", "20k"), "(did you mean --steps?)"),
+        (("train", "X-v0", "--num-envs=4"), "(did you mean --envs?)"),
+        (("trian", "X-v0"), "(did you mean train?)"),
+        (("bench", "smoke", "--dry"), "(did you mean --dry-run?)"),
+    ],
+)
+def test_a_slip_is_answered_with_the_nearest_right_name(words, meant):
+    assert meant in refusal(*words)
+
+
+def test_the_environment_may_stand_anywhere():
+    assert settings_of("--seed", "3", "Hopper-v4", "--quiet") == settings_of("Hopper-v4", "--quiet", "--seed", "3")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import signal
 import sys
 import traceback
 import types
+import typing
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from spo import cli
 from spo.cli.training import parse_train
 from spo.config.fields import parse_key_values
 from spo.config.sources import make_config
-from spo.config.validation import FIELDS, RANGES, flag
+from spo.config.validation import FIELDS, HINTS, RANGES, flag
 from spo.errors import SpoError, printable
 from waiting import PATIENCE
 
@@ -311,8 +312,8 @@ def test_a_wrong_flag_is_named_with_its_value(shell, amount):
 
 def test_every_setting_is_either_wrong_or_free():
     assert BAD.keys() | FREE | FLAGS == FIELDS.keys()
-    numbers = {name for name, field in FIELDS.items() if field.type in (int, float)}
-    assert numbers <= RANGES.keys()
+    numbers = {name for name, hint in HINTS.items() if {int, float} & {hint, *typing.get_args(hint)}}
+    assert numbers == RANGES.keys()
 
 
 WRONG = [

@@ -70,9 +70,9 @@ def test_a_function_of_ones_own_trains():
     settings = {"objective": "my_objectives:cautious", "objective_arg": {"width": 2.0}}
     run = training("CartPole-v1", **settings)
     assert run.config.objective_settings == {"width": 2.0, "epsilon": 0.3}
-    assert run.config.ratio_bound == 0.3
+    assert run.config.clip_range == 0.3
     assert iterate(run, 2)[1]["kl"] > 0
-    assert training("CartPole-v1", objective="my_objectives:cautious", epsilon=0.1).config.ratio_bound == 0.1
+    assert training("CartPole-v1", objective="my_objectives:cautious", epsilon=0.1).config.clip_range == 0.1
 
 
 def test_probabilities_are_not_densities(tmp_path):
@@ -174,4 +174,4 @@ def test_a_width_starts_within_its_bounds():
         make_config("CartPole-v1", objective="spo-adaptive", epsilon_min=0.3)
     bounds = "a number from 0.3 (--epsilon-min) to 0.99 (--epsilon-max)"
     assert str(refusal.value) == f"--epsilon 0.2 is not accepted: it must be {bounds}"
-    assert make_config("CartPole-v1", objective="spo-adaptive", epsilon_min=0.2).ratio_bound == 0.2
+    assert make_config("CartPole-v1", objective="spo-adaptive", epsilon_min=0.2).clip_range == 0.2

@@ -81,7 +81,11 @@ def test_variants_of_our_own_run_only_if_named(tmp_path):
     assert tuple(beside.variants) == (*suite.variants, *adaptive) and not beside.note
     assert all("(ours)" in beside.label(name) and name not in suite.paper["Ant-v4"] for name in adaptive)
     config = beside.config(Cell("Ant-v4", "spo-adaptive-7", 1))
-    assert (config.objective, config.hidden, config.value_bound) == ("spo-adaptive", (256, 256, 128, 128, 64, 64), 0.2)
+    assert (config.objective, config.hidden, config.value_clip_range) == (
+        "spo-adaptive",
+        (256, 256, 128, 128, 64, 64),
+        0.2,
+    )
     Sweep.begin(tmp_path, suite)
     Sweep.begin(tmp_path, alone)
     added = Sweep.open(tmp_path).plan
@@ -93,7 +97,7 @@ def test_the_study_of_widths_differs_in_the_objective_alone():
     assert (plan.steps, plan.seeds, len(plan.cells())) == (1_000_000, 5, 3 * 14 * 5) and not plan.paper
     assert plan.tasks == ("HalfCheetah-v4", "Hopper-v4", "Walker2d-v4") and "no part of the paper" in plan.source
     configs = {name: plan.config(Cell("Hopper-v4", name, 1)) for name in plan.variants}
-    assert all(config.paper and config.value_bound == 0.2 for config in configs.values())
+    assert all(config.paper and config.value_clip_range == 0.2 for config in configs.values())
     told = {name: (config.objective, *config.objective_settings.values()) for name, config in configs.items()}
     rules = {
         "ppo": ("ppo-clip", 0.2),

@@ -28,7 +28,7 @@ class GradientStep:
         self.loss, self.max_norm, self.eps = loss, config.max_grad_norm, config.adam_eps
         self.names = (*loss.statistics, "grad_norm")
         self.kl_target = config.lr_kl_target if config.lr_schedule == "adaptive-kl" else None
-        self.ends_updates = config.bound(config.resolved_objective.ends_updates)
+        self.ends_updates = config.bind(config.resolved_objective.ends_updates)
 
     def __call__(
         self,
@@ -136,7 +136,7 @@ class MinibatchUpdate:
         self.epochs = MinibatchEpochs(loss, config, generator)
         fed_back = self.objective.fed_back
         self.fed_back = {fed_back: config.objective_settings[fed_back]} if fed_back else {}
-        self.ends_epochs = config.bound(self.objective.ends_epochs)
+        self.ends_epochs = config.bind(self.objective.ends_epochs)
         self.wants_successors = loss.wants_successors
 
     def __call__(
@@ -196,7 +196,7 @@ class MinibatchUpdate:
             return
         (name,) = self.fed_back
         depends_on = inputs_of(adapt)[1:]
-        bound = self.config.bound(adapt)
+        bound = self.config.bind(adapt)
         self.fed_back[name] = bound(self.fed_back[name], *(stats[other] for other in depends_on))
 
 

@@ -43,7 +43,7 @@ class TRPOUpdate:
     def __init__(self, loss: Loss, config: Config, generator: np.random.Generator):
         self.loss, self.config, self.parameters = loss, config, loss.parameters
         self.settings = config.objective_settings
-        value_loss = ValueLoss(loss.parameters, config.value_coef, config.value_bound)
+        value_loss = ValueLoss(loss.parameters, config.value_coef, config.value_clip_range)
         self.epochs = MinibatchEpochs(value_loss, config, generator)
 
     def __call__(

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+import typing
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import dropwhile, takewhile
@@ -10,7 +11,8 @@ from typing import Any, TypeVar
 
 import tyro
 
-from spo.errors import SpoError
+from spo.config.fields import NAMES_ELSEWHERE
+from spo.errors import ConfigError, suggest
 
 Arguments = TypeVar("Arguments")
 
@@ -53,8 +55,18 @@ def parse(kind: type[Arguments], words: list[str], program: str, default: Argume
             return tyro.cli(kind, args=words, prog=program, **options)
     except SystemExit as ending:
         if ending.code:
-            raise SpoError(f"{_read_sentence(box.getvalue())} (see {program} --help)")
+            sentence = _read_sentence(box.getvalue())
+            raise ConfigError(f"{sentence}{_suggest_flag(sentence, kind)} (see {program} --help)")
         raise
+
+
+def _suggest_flag(sentence: str, kind: type) -> str:
+    """Name the flag that was probably meant where one is unknown."""
+    unknown = re.match(r"Unrecognized options: .*?--([\w-]+)", sentence)
+    flags = [name.replace("_", "-") for name in typing.get_type_hints(kind)]
+    elsewhere = {theirs.replace("_", "-"): ours.replace("_", "-") for theirs, ours in NAMES_ELSEWHERE.items()}
+    known = {theirs: ours for theirs, ours in elsewhere.items() if ours in flags}
+    return suggest(unknown[1], flags, known, prefix="--") if unknown else ""
 
 
 def _read_sentence(box: str) -> str:

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from spo.cli.command import command, parse
+from spo.cli.command import command
 from spo.config import fields
-from spo.errors import SpoError
+from spo.errors import ConfigError
 
 if TYPE_CHECKING:
     from spo.config.config import Config
+
+HELP = {"-h", "--help"}
 
 
 @command("train ENV", "train a policy (spo train --help lists every setting)")
@@ -24,31 +26,16 @@ def train(words: list[str]) -> None:
 
 
 def parse_train(words: list[str]) -> "Config":
-    """Parse the settings of `spo train`: what decides the defaults is looked at first, every flag wins over them."""
-    from spo.config.config import Config
-    from spo.config.sources import unchecked_config
-    from spo.config.validation import checked
+    """Parse the settings of `spo train`; they win over those of files and presets, as in Python."""
+    from spo.cli.settings import parse_settings, print_help
+    from spo.config.sources import make_config
 
-    if {"-h", "--help"} & set(words):  # tyro prints it, with the paper's settings as defaults
-        return parse(Config, words, "spo train", unchecked_config("ENV", None, None, None, None))
-    if not words or words[0].startswith("-"):
-        raise SpoError("ENV is missing: name an environment first, as in spo train HalfCheetah-v4")
-    paper = {"--paper": True, "--no-paper": False}
-    asked = next((paper[word] for word in reversed(words) if word in paper), None)
-    preset, config, objective = (_value_of(flag, words) for flag in ("--preset", "--config", "--objective"))
-    defaults = unchecked_config(words[0], preset, config, asked, objective)
-    return checked(parse(Config, words, "spo train", defaults))
-
-
-def _value_of(flag: str, words: list[str]) -> str | None:
-    """The value of a flag that decides the defaults of all others; the last one counts."""
-    found = None
-    for position, word in enumerate(words):
-        if word.startswith(flag + "="):
-            found = word.removeprefix(flag + "=")
-        elif word == flag and position + 1 < len(words):
-            found = words[position + 1]
-    return found
+    given = parse_settings([word for word in words if word not in HELP], "spo train")
+    if set(words) & HELP:
+        print_help(given)
+    if "env" not in given:
+        raise ConfigError("ENV is missing: name an environment, as in spo train HalfCheetah-v4")
+    return make_config(**given)
 
 
 @dataclass(frozen=True)

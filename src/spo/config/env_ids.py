@@ -1,15 +1,43 @@
-"""What the name of an environment tells: a game of Atari, or a module to import."""
+"""What the name of an environment tells: a game of Atari, a small classic task, or a module to import."""
 
 from collections.abc import Mapping
 
 import gymnasium as gym
 
+from spo.errors import EnvError
+
 SUFFIX = "NoFrameskip-v4"
+CLASSIC_MODULES = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text", "gymnasium.envs.tabular")
 
 
 def is_atari(env_id: str) -> bool:
-    """BreakoutNoFrameskip-v4, or a name without a version, which only Atari games have."""
-    return env_id.endswith(SUFFIX) or (env_id.isidentifier() and env_id not in gym.registry)
+    """Tell whether it is BreakoutNoFrameskip-v4, or a name without a version, which only Atari games have."""
+    is_registered = env_id in gym.registry or list_versions(env_id)
+    return env_id.endswith(SUFFIX) or (env_id.isidentifier() and not is_registered)
+
+
+def is_classic(env_id: str) -> bool:
+    """Tell whether it is one of Gymnasium's classic control or toy text tasks, by where it is made."""
+    entry_point = getattr(gym.registry.get(env_id.rpartition(":")[2]), "entry_point", None)
+    return isinstance(entry_point, str) and entry_point.startswith(CLASSIC_MODULES)
+
+
+def list_versions(name: str) -> list[str]:
+    """List the registered ids of an environment that was named without a version, newest first; games have none."""
+    specs = [spec for spec in gym.registry.values() if (spec.name or "").lower() == name.lower()]
+    specs = [spec for spec in specs if not spec.namespace and not str(spec.entry_point).startswith("ale_py")]
+    return [spec.id for spec in sorted(specs, key=lambda spec: spec.version or 0, reverse=True)]
+
+
+def check_env_id(env_id: str) -> None:
+    """Refuse a name that lacks its version, or is written as no game of Atari is."""
+    if not env_id.isidentifier() or env_id in gym.registry:
+        return
+    if versions := list_versions(env_id):
+        raise EnvError(f"environment {env_id!r} has no version; accepted: {', '.join(versions)}")
+    if env_id.islower():
+        game = "".join(part.capitalize() for part in env_id.split("_"))
+        raise EnvError(f"environment {env_id!r} is not known (did you mean {game}?); games of Atari have capitals")
 
 
 def game_of(env_id: str) -> str:
@@ -17,7 +45,7 @@ def game_of(env_id: str) -> str:
 
 
 def names_module(value: object) -> bool:
-    """Whether an id, or anything in the arguments of an environment, may name a module to import."""
+    """Tell whether an id, or anything in the arguments of an environment, may name a module to import."""
     if isinstance(value, str):
         return ":" in value
     parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()

@@ -1,49 +1,67 @@
-"""Where settings come from: preset < file < --paper < what is given."""
+"""Where settings come from, for Python and the command line alike: preset < file < --paper < what is given."""
 
-import dataclasses
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
 
 from spo.config.config import Config
-from spo.config.env_ids import is_atari
-from spo.config.validation import built, checked, typed
-from spo.errors import SpoError
+from spo.config.env_ids import is_atari, is_classic
+from spo.config.validation import coerce, config_from_dict, format_value, validate
+from spo.errors import ConfigError, suggest
 from spo.runtime.files import LARGEST_TEXT, parse_json, read_bounded
 
 LARGEST_TOML = 2**14
 """Python reads a key of n parts in n² steps."""
 
 
-def make_config(env: str, preset: str | None = None, config: str | None = None, **settings) -> Config:
-    """A checked Config; later sources win: preset, configuration file, --paper, explicit settings."""
-    unchecked = unchecked_config(env, preset, config, settings.get("paper"), settings.get("objective"))
-    return checked(dataclasses.replace(unchecked, **typed(settings)))
+def make_config(env: str, preset: str | None = None, config: str | None = None, **settings: object) -> Config:
+    """Make a checked Config of an environment and any settings; the others come from a file and a preset."""
+    return validate(merge_sources({"env": env, "preset": preset, "config": config} | settings))
 
 
-def unchecked_config(
-    env: str, preset: str | None, config: str | None, paper: bool | None, objective: str | None
-) -> Config:
-    """The defaults that flags are laid over."""
-    typed({"env": env, "config": config})
-    from_file = {} if config is None else read_settings(Path(config))
-    if objective is None and ":" in from_file.get("objective", ""):
-        raise SpoError(f"--config {config} names a module: repeat --objective {from_file['objective']} to import it")
-    preset = from_file.get("preset", default_preset(env)) if preset is None else preset
-    typed({"preset": preset})
-    values = read_preset(preset) | from_file | {"env": env, "preset": preset, "config": config}
-    if paper is None:
-        paper = values.get("paper", False)
-    if paper:
-        values |= {"paper": True} | {
-            name: value for name, value in paper_behaviour(values).items() if name not in from_file
-        }
-    return built(values)
+def merge_sources(given: Mapping[str, object]) -> Config:
+    """Merge all sources into a Config that is not checked yet; later ones win: preset, file, --paper, what is given."""
+    given = coerce({name: value for name, value in _name_function(given).items() if not _is_unset(name, value)})
+    from_file = _read_config_file(given)
+    preset = given.get("preset", from_file.get("preset", choose_preset(given["env"])))
+    values = read_preset(preset) | from_file | {"env": given["env"], "preset": preset}
+    if given.get("paper", from_file.get("paper", False)):
+        values = values | {"paper": True} | paper_behaviour(values) | from_file
+    return config_from_dict(values | given)
 
 
-def default_preset(env: str) -> str:
-    return "atari" if is_atari(env) else "mujoco"
+def _is_unset(name: str, value: object) -> bool:
+    return value is None and name in ("preset", "config")
+
+
+def _name_function(given: Mapping[str, object]) -> dict[str, object]:
+    """Replace an objective that is a function by its import path, under which a run can be resumed."""
+    function = given.get("objective")
+    if not isinstance(function, Callable):
+        return dict(given)
+    name = getattr(function, "__qualname__", "")
+    if not name.isidentifier():
+        raise ConfigError(
+            f"objective={format_value(function)} is not accepted: it must be a function at the top of a module, or text"
+        )
+    return {**given, "objective": f"{function.__module__}:{name}"}
+
+
+def _read_config_file(given: Mapping[str, object]) -> dict[str, object]:
+    """Read the file that --config names; what it would import must be named again."""
+    if "config" not in given:
+        return {}
+    settings = read_settings(Path(given["config"]))
+    if "objective" not in given and ":" in settings.get("objective", ""):
+        objective = settings["objective"]
+        raise ConfigError(f"--config {given['config']} names a module: repeat --objective {objective} to import it")
+    return settings
+
+
+def choose_preset(env: str) -> str:
+    """Choose the preset of an environment: by its kind, or MuJoCo's."""
+    return "atari" if is_atari(env) else "classic" if is_classic(env) else "mujoco"
 
 
 def paper_behaviour(values: Mapping[str, object]) -> dict[str, str]:
@@ -55,25 +73,29 @@ def paper_behaviour(values: Mapping[str, object]) -> dict[str, str]:
 
 
 def preset_names() -> list[str]:
+    """List the presets."""
     names = [file.name.removesuffix(".toml") for file in resources.files("spo.config").joinpath("presets").iterdir()]
     return sorted(name for name in names if not name.startswith("_"))
 
 
 def read_preset(name: str) -> dict[str, object]:
+    """Read the settings of a preset."""
     if name not in preset_names():
-        raise SpoError(f"--preset {name} is unknown; accepted: {', '.join(preset_names())}")
+        raise ConfigError(
+            f"--preset {name} is unknown{suggest(name, preset_names())}; accepted: {', '.join(preset_names())}"
+        )
     return tomllib.loads(resources.files("spo.config").joinpath("presets", f"{name}.toml").read_text())
 
 
 def read_settings(path: Path) -> dict[str, object]:
-    """Settings from a TOML or JSON file; a run's config.json keeps them under "settings"."""
+    """Read settings from a TOML or JSON file; a run's config.json keeps them under "settings"."""
     is_json = path.suffix == ".json"
     try:
         content = read_bounded(path, LARGEST_TEXT if is_json else LARGEST_TOML)
         values = parse_json(content) if is_json else tomllib.loads(content.decode())
     except (OSError, ValueError, RecursionError) as error:
-        raise SpoError(f"--config {path} cannot be read as TOML or JSON: {error}")
+        raise ConfigError(f"--config {path} cannot be read as TOML or JSON: {error}")
     settings = values.get("settings", values) if isinstance(values, dict) else values
     if not isinstance(settings, dict):
-        raise SpoError(f"--config {path} holds a {type(settings).__name__}; accepted is a table of settings")
-    return typed({name: value for name, value in settings.items() if name not in ("env", "out", "config")})
+        raise ConfigError(f"--config {path} holds a {type(settings).__name__}; accepted is a table of settings")
+    return coerce({name: value for name, value in settings.items() if name not in ("env", "out", "config")})

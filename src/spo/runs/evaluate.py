@@ -3,7 +3,7 @@
 import os
 
 from spo.config.env_ids import names_module
-from spo.config.validation import built, check_range
+from spo.config.validation import check_range, config_from_dict
 from spo.envs.factory import env_maker
 from spo.envs.make import MakeEnv
 from spo.errors import SpoError
@@ -43,7 +43,7 @@ def evaluate(
     if env is None:
         env = _safe_id(settings)
     policy = load_policy(run)
-    maker = env_maker(built(settings), env)
+    maker = env_maker(config_from_dict(settings), env)
     result = evaluate_policy(policy, maker, episodes, seed, deterministic, video, max_steps, on_step)
     with writing(str(directory.evaluation)):
         write_json(directory.evaluation, result.as_json())

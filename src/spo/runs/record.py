@@ -8,7 +8,7 @@ from importlib import metadata
 
 import torch
 
-from spo.config.validation import built, under_current_names
+from spo.config.validation import config_from_dict, use_current_names
 from spo.errors import SpoError
 from spo.runs.checkpoint import StateDict
 from spo.runtime.files import unsealed
@@ -28,7 +28,7 @@ def record_of(training: Trainer) -> StateDict:
         "total_steps": config.total_steps,
         "iterations": config.iterations,
         "objective_settings": config.objective_settings,
-        "value_bound": config.value_bound,
+        "value_bound": config.value_clip_range,
         "rebuild_every": training.rebuild_every,
         "env_from": "callable" if callable(training.make_env.env) else "id",
     }
@@ -57,13 +57,13 @@ def read_record(content: bytes) -> StateDict:
     for name in ("settings", "resolved", "versions", "machine"):
         if not isinstance(record.get(name), dict):
             raise ValueError(f"its {name} are missing")
-    record |= {name: under_current_names(record[name]) for name in ("settings", "resolved")}
+    record |= {name: use_current_names(record[name]) for name in ("settings", "resolved")}
     record["settings"] = LATER_SETTINGS | record["settings"]
     for name, kind in KINDS.items():
         if not isinstance(record["resolved"].get(name, ...), kind):
             raise ValueError(f"its {name} is {record['resolved'].get(name)!r}")
     try:
-        built(record["settings"])
+        config_from_dict(record["settings"])
     except SpoError as refusal:
         raise ValueError(str(refusal))
     return record

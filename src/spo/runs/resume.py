@@ -9,7 +9,7 @@ from pathlib import Path
 
 from spo.config.config import Config
 from spo.config.env_ids import names_module
-from spo.config.validation import built, checked, typed
+from spo.config.validation import coerce, config_from_dict, validate
 from spo.envs.factory import env_maker
 from spo.envs.make import MakeEnv
 from spo.errors import SpoError, printable
@@ -143,14 +143,14 @@ def _resumed_config(
     _check_repeated(record, env, objective)
     changes = _changed_surroundings(record)
     if steps is not None:
-        settings["steps"] = typed({"steps": steps})["steps"]
+        settings["steps"] = coerce({"steps": steps})["steps"]
         changes.append(f"its length was changed from {record['settings']['steps']:,} to {settings['steps']:,} steps")
     path = {"backend": resolved["backend"], "threads": resolved["threads"], "rebuild_every": resolved["rebuild_every"]}
     if resolved["update"]:
         path["compile"] = "on" if resolved["update"] == "compiled" else "off"
     if boundary:
         path["init_from"] = None  # its weights are in the checkpoint
-    config = checked(built(settings | path))
+    config = validate(config_from_dict(settings | path))
     done = boundary.iteration if boundary else 0
     if steps is not None and config.iterations <= done:
         raise SpoError(f"--steps {steps} is not accepted: this run has made {done * config.batch_size:,} steps already")

@@ -1,0 +1,112 @@
+"""Settings: each has one home, and one way leads from all sources to a Config."""
+
+import dataclasses
+
+import pytest
+
+import spo
+from spo.cli.training import parse_train
+from spo.config.config import OBJECTIVE_SETTINGS, Config
+from spo.config.fields import NAMES_ELSEWHERE, interval
+from spo.config.sources import make_config
+from spo.config.validation import FIELDS, RANGES
+from spo.errors import ConfigError, EnvError, suggest
+from spo.objectives import OBJECTIVES, SETTINGS
+
+INTERVALS = {
+    "(0, 1)": ("a number above 0 and below 1", [1e-9, 0.999], [0, 1, -1, float("nan")]),
+    "[0, 1]": ("a number from 0 to 1", [0, 0.5, 1], [-1e-9, 1.001, float("nan")]),
+    "(0, 9]": ("a number above 0, of at most 9", [1, 9], [0, 9.1]),
+    "(1, ∞)": ("a number above 1", [1.1, 1e300], [1, float("inf"), float("nan")]),
+    "[0, ∞)": ("a number of at least 0", [0, 5], [-1e-9]),
+    "(0, ∞) or off": ("a number above 0, or off", [0.1, "off"], [0, "on", ""]),
+}
+
+
+@pytest.mark.parametrize("text", INTERVALS)
+def test_an_interval_accepts_what_mathematics_says(text):
+    words, inside, outside = INTERVALS[text]
+    assert interval(text).words == words
+    assert [interval(text).accepts(value) for value in inside] == [True] * len(inside)
+    assert [interval(text).accepts(value) for value in outside] == [False] * len(outside)
+
+
+def test_every_setting_of_an_objective_has_a_help_and_a_range_and_nothing_else_has():
+    used = {name for objective in OBJECTIVES.values() for name in objective.settings}
+    assert SETTINGS.keys() == used == OBJECTIVE_SETTINGS.keys() <= RANGES.keys()
+    for objective in OBJECTIVES.values():
+        for name, value in objective.settings.items():
+            assert RANGES[name].accepts(value), (objective.name, name, value)
+
+
+def test_the_essential_settings_come_first():
+    assert list(FIELDS)[:4] == ["env", "steps", "seed", "objective"]
+
+
+@pytest.mark.parametrize(
+    "words, settings",
+    [
+        (["Hopper-v4"], {}),
+        (["Hopper-v4", "--hidden", "8", "8", "--paper"], {"hidden": (8, 8), "paper": True}),
+        (["Hopper-v4", "--steps", "1M"], {"steps": 10**6}),
+        (["Hopper-v4", "--objective", "trpo", "--cg-steps", "3"], {"objective": "trpo", "cg_steps": 3}),
+        (["Hopper-v4", "--preset", "classic", "--seam-every", "3"], {"preset": "classic", "rebuild_every": 3}),
+        (["--seed", "3", "Hopper-v4", "--value-clip", "off"], {"seed": 3, "value_clip": "off"}),
+    ],
+)  # fmt: skip
+def test_the_command_line_and_python_make_the_same_config(words, settings):
+    assert parse_train(words) == make_config("Hopper-v4", **settings) == spo.make_config("Hopper-v4", **settings)
+
+
+@pytest.mark.parametrize(
+    "env, preset",
+    [("CartPole-v1", "classic"), ("FrozenLake-v1", "classic"), ("Hopper-v4", "mujoco"), ("Breakout", "atari"),
+     ("LunarLander-v3", "mujoco"), ("BreakoutNoFrameskip-v4", "atari"), ("unknown:Env-v0", "mujoco")],
+)  # fmt: skip
+def test_an_environment_chooses_its_preset(env, preset):
+    assert make_config(env).preset == preset
+
+
+def test_a_name_without_a_version_is_answered_with_the_versions():
+    for name in ("Hopper", "hopper"):
+        with pytest.raises(EnvError, match=f"environment '{name}' has no version; accepted: Hopper-v5, Hopper-v4"):
+            make_config(name)
+
+
+def test_a_game_in_small_letters_is_answered_with_its_name():
+    with pytest.raises(EnvError, match=r"'breakout' is not known \(did you mean Breakout\?\)"):
+        make_config("breakout")
+    with pytest.raises(EnvError, match=r"\(did you mean SpaceInvaders\?\)"):
+        make_config("space_invaders")
+
+
+def test_names_of_other_libraries_lead_to_ours():
+    assert set(NAMES_ELSEWHERE.values()) <= FIELDS.keys()
+    assert not NAMES_ELSEWHERE.keys() & FIELDS.keys()
+    for theirs, ours in {"lr": "learning_rate", "learnig_rate": "learning_rate", "num_envs": "envs"}.items():
+        with pytest.raises(ConfigError, match=rf"setting '{theirs}' is unknown \(did you mean {ours}\?\)"):
+            make_config("CartPole-v1", **{theirs: 1})
+    with pytest.raises(ConfigError, match=r"did you mean ppo-clip\?"):
+        make_config("CartPole-v1", objective="ppo")
+
+
+def test_nothing_is_suggested_where_nothing_is_near():
+    assert suggest("wings", FIELDS) == "" and suggest("x" * 10**6, FIELDS) == ""
+
+
+def cautious(ratio, advantage, *, width: float = 0.3):
+    return ratio * advantage - width * (ratio - 1) ** 2
+
+
+def test_an_objective_may_be_a_function():
+    config = make_config("CartPole-v1", objective=cautious, objective_arg={"width": 0.5})
+    assert config.objective == f"{__name__}:cautious" and config.objective_settings == {"width": 0.5}
+    with pytest.raises(ConfigError, match="it must be a function at the top of a module, or text"):
+        make_config("CartPole-v1", objective=lambda ratio, advantage: ratio)
+
+
+def test_a_config_stays_flat_and_frozen():
+    config = make_config("CartPole-v1")
+    assert dataclasses.asdict(config).keys() == FIELDS.keys() and isinstance(config, Config)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.seed = 3
