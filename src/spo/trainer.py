@@ -11,6 +11,7 @@ from spo.algorithms.batch import Batch, example_batch, make_batch
 from spo.algorithms.losses import Loss, make_loss, ratios
 from spo.algorithms.metrics import Row, explained_variance
 from spo.algorithms.minibatch_update import MinibatchUpdate
+from spo.algorithms.ratio_samples import RatioSampler
 from spo.algorithms.trpo import TRPOUpdate
 from spo.config.config import Config
 from spo.envs import VecEnv
@@ -39,6 +40,9 @@ class Trainer:
         self.iteration, self.wall_time, self.ratio_deviation_run_max = 0, 0.0, 0.0
         self.episodes_cut = 0
         self.ratios: dict[str, np.ndarray] | None = None  # of the newest iteration, where they are asked for
+        self.ratio_sample: dict[str, np.ndarray] | None = (
+            None  # likewise of some samples, where spo watch may want them
+        )
         self.departures: list[str] = []  # why this run is not to the bit what an uninterrupted one would be
         cores = config.threads or os.cpu_count() or 1
         self.backend, self.backend_reason = choose_backend(config, cores)
@@ -135,8 +139,10 @@ class Trainer:
         rollout = self.collector.collect()
         batch = self.advantages(rollout)
         record = RatioRecord(self.improve.loss, batch) if self.iteration + 1 in config.record_ratios else None
-        stats = self.improve(batch, learning_rate, record)
+        sampler = RatioSampler(config.batch_size) if self._samples_next_iteration() else None
+        stats = self.improve(batch, learning_rate, record, sampler)
         self.ratios = record.arrays() if record else None
+        self.ratio_sample = sampler.arrays(stats.get("epsilon", config.clip_range)) if sampler else None
         self._check_finite(stats)
         self.ratio_deviation_run_max = max(self.ratio_deviation_run_max, stats["ratio_deviation_max"])
         row = {
@@ -148,6 +154,10 @@ class Trainer:
             "explained_variance": explained_variance(batch["old_value"], batch["value_target"]),
         }
         return row, [episode.as_row() for episode in rollout.episodes]
+
+    def _samples_next_iteration(self) -> bool:
+        every = self.config.watch_ratios
+        return every > 0 and (self.iteration + 1) % every == 0
 
     def advantages(self, rollout: Rollout) -> Batch:
         """The rollout with its advantages, as one batch."""

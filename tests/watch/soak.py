@@ -41,7 +41,9 @@ def soak(minutes: float, folder: Path) -> list[float]:
     try:
         url = re.search(r"http://\S+/", server.stdout.readline())[0]
         browser = Browser(folder)
-        pages = [browser.open(url + path) for path in ("", "run?run=0/run", "trust-region?run=0/run", "compare?run=0/run")]
+        pages = [
+            browser.open(url + path) for path in ("", "run?run=0/run", "trust-region?run=0/run", "compare?run=0/run")
+        ]
         found, iteration, started = [], 2000, time.monotonic()
         while time.monotonic() - started < 60 * minutes:
             iteration += 1
@@ -50,7 +52,9 @@ def soak(minutes: float, folder: Path) -> list[float]:
             if time.monotonic() - started > 60 * len(found):
                 found.append(resident(server.pid))
                 shown = pages[1].evaluate("model('kl').renderers[0].data_source.data.iteration.at(-1)")
-                print(f"{time.strftime('%H:%M:%S')} {found[-1]:.1f} MB, iteration {iteration}, shown {shown}", flush=True)
+                print(
+                    f"{time.strftime('%H:%M:%S')} {found[-1]:.1f} MB, iteration {iteration}, shown {shown}", flush=True
+                )
         assert all(page.console == [] for page in pages), [page.console[:3] for page in pages]
         return found
     finally:

@@ -15,6 +15,7 @@ from spo.algorithms.adam import AdamState, adam_step, adapted_learning_rate
 from spo.algorithms.batch import Batch
 from spo.algorithms.losses import Feedback, Loss, ValueLoss, divergences, gradient, standardized
 from spo.algorithms.metrics import summarized
+from spo.algorithms.ratio_samples import RatioSampler
 from spo.config.config import Config
 from spo.objectives import inputs_of
 from spo.runtime.signals import stop_if_asked
@@ -39,8 +40,11 @@ class GradientStep:
         corrections: Tensor,
         batch: Batch,
         feedback: Feedback,
-    ) -> Tensor:
-        """Steps in place and returns the statistics taken before the step, in the order of `names`."""
+    ) -> tuple[Tensor, Tensor | None]:
+        """Steps in place and returns the statistics taken before the step, in the order of `names`, and of each sample.
+
+        Samples are always returned, so that a compiled step is the same whether anybody keeps them or not.
+        """
         with torch.no_grad():
             slope, stats = gradient(self.loss, vector, batch, feedback)
             stats["grad_norm"] = norm = slope.square().sum().sqrt()
@@ -51,7 +55,7 @@ class GradientStep:
                 is_allowed = is_allowed & ~self.ends_updates(stats["ratio_deviation"])
             clipped = slope * (self.max_norm / (norm + 1e-6)).clamp(max=1.0)
             adam_step(vector, (first, second), clipped, is_allowed, learning_rate, corrections, self.eps)
-            return torch.stack([stats[name] for name in self.names])
+            return torch.stack([stats[name] for name in self.names]), stats.get("samples")
 
 
 class MinibatchEpochs:
@@ -62,15 +66,20 @@ class MinibatchEpochs:
         self.adam = AdamState.like(loss.parameters.vector)
         self.learning_rate = torch.tensor(config.learning_rate)
         self.stepper = GradientStep(loss, config)
-        self.step: Callable[..., Tensor] = self.stepper.__call__
+        self.step: Callable[..., tuple[Tensor, Tensor | None]] = self.stepper.__call__
         self.around_epoch: Callable[[], AbstractContextManager] = nullcontext
 
     def __call__(
-        self, batch: Batch, learning_rate: float | None, feedback: Feedback, after_epoch: Callable[[Tensor], bool]
+        self,
+        batch: Batch,
+        learning_rate: float | None,
+        feedback: Feedback,
+        after_epoch: Callable[[Tensor, list[Tensor]], bool],
     ) -> dict[str, float]:
         """Runs the epochs; the statistics of the minibatches that were run.
 
-        After each epoch `after_epoch` is given its order of the samples, and says whether it was enough.
+        After each epoch `after_epoch` is given its order of the samples and what each minibatch says of its own, and
+        says whether it was enough.
         """
         if learning_rate is not None:
             self.learning_rate.fill_(learning_rate)
@@ -78,9 +87,10 @@ class MinibatchEpochs:
         epochs, is_over = 0, False
         while epochs < self.config.epochs and not is_over:
             order = torch.from_numpy(self.generator.permutation(self.config.batch_size))
+            samples: list[Tensor] = []
             with self.around_epoch():
-                is_over = self._epoch(batch, order, feedback, rows)
-            is_over = after_epoch(order) or is_over
+                is_over = self._epoch(batch, order, feedback, rows, samples)
+            is_over = after_epoch(order, samples) or is_over
             epochs += 1
         return summarized(self.stepper.names, torch.stack(rows)) | {"epochs": epochs}
 
@@ -109,14 +119,18 @@ class MinibatchEpochs:
         step(*(tensor.clone() for tensor in state), self.adam.corrections(), minibatch, feedback)
         self.step, self.around_epoch = step, unguarded  # all minibatches are like the example
 
-    def _epoch(self, batch: Batch, order: Tensor, feedback: Feedback, rows: list[Tensor]) -> bool:
+    def _epoch(
+        self, batch: Batch, order: Tensor, feedback: Feedback, rows: list[Tensor], samples: list[Tensor]
+    ) -> bool:
         """One pass; permutes once and slices, which is cheaper than gathering. True if the updates must end."""
         size, vector = self.config.minibatch_size, self.loss.parameters.vector
         shuffled = {name: batch[name].index_select(0, order) for name in self.loss.fields}
         for start in range(0, len(order), size):
             minibatch = {name: tensor[start : start + size] for name, tensor in shuffled.items()}
             state = (vector, self.adam.first, self.adam.second, self.learning_rate, self.adam.corrections())
-            rows.append(self.step(*state, minibatch, feedback))
+            row, sample = self.step(*state, minibatch, feedback)
+            rows.append(row)
+            samples.append(sample)
             stop_if_asked()
             if self._must_end(rows[-1]):
                 return True
@@ -140,13 +154,19 @@ class MinibatchUpdate:
         self.wants_successors = loss.wants_successors
 
     def __call__(
-        self, batch: Batch, learning_rate: float | None, record: Callable[[Tensor], object] | None = None
+        self,
+        batch: Batch,
+        learning_rate: float | None,
+        record: Callable[[Tensor], object] | None = None,
+        sampler: RatioSampler | None = None,
     ) -> dict[str, float]:
-        """Improves in place and returns the iteration's statistics; `record` is given what each epoch saw."""
+        """Improves in place and returns the iteration's statistics; `record` and `sampler` get what each epoch saw."""
         batch = prepared(self.loss, with_batch_advantage(batch, self.config))
         used = dict(self.fed_back)
 
-        def after_epoch(order: Tensor) -> bool:
+        def after_epoch(order: Tensor, samples: list[Tensor]) -> bool:
+            if sampler:
+                sampler(order, samples)
             if record:
                 record(self.seen_advantage(batch["advantage"], order))
             return self._has_enough(batch)

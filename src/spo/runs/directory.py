@@ -32,6 +32,7 @@ class RunDirectory:
         self.policy = self.path / "policy"
         self.checkpoints = self.path / "checkpoints"
         self.ratios = self.path / "ratios"
+        self.ratio_samples = self.path / "ratio_samples"
         self.tensorboard = self.path / "tensorboard"
         self.lock = self.path / "lock"
         self.logs = (self.metrics, self.episodes, self.evaluations)

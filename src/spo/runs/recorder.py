@@ -11,6 +11,7 @@ from spo.models.policy_files import save_policy
 from spo.runs.checkpoint import Snapshot, publish
 from spo.runs.directory import RunDirectory
 from spo.runs.loggers import JsonlLogger, Logger, ProgressLogger, TensorBoardLogger
+from spo.runs.ratio_samples import keep_sample, prune_samples
 from spo.runtime.files import append_row, replace_file, unwritable
 from spo.trainer import Trainer
 
@@ -22,6 +23,7 @@ class Recorder:
         self.training, self.directory, self.config = training, directory, training.config
         self.boundary, self.published = boundary, boundary.iteration if boundary else 0
         self.sinks = self._sinks()
+        prune_samples(directory.ratio_samples, self.published, self.config.watch_ratios, self.config.iterations)
 
     def _sinks(self) -> list[Logger]:
         sinks: list[Logger] = [JsonlLogger(self.directory)]
@@ -104,6 +106,10 @@ class Recorder:
         if self.training.ratios:
             self.directory.ratios.mkdir(exist_ok=True)
             replace_file(self.directory.ratios / f"{self.training.iteration}.safetensors", save(self.training.ratios))
+        if self.training.ratio_sample:
+            every, iterations = self.config.watch_ratios, self.config.iterations
+            kept = (self.training.iteration, self.training.ratio_sample, every, iterations)
+            keep_sample(self.directory.ratio_samples, *kept)
 
     def close(self) -> None:
         for sink in self.sinks:
