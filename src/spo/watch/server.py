@@ -1,7 +1,6 @@
 """The web server: Bokeh's, behind a guard, on loopback unless told otherwise."""
 
 import logging
-import os
 import secrets
 import webbrowser
 from collections.abc import Callable
@@ -113,7 +112,6 @@ def _port(sockets: list) -> int:
 def serve(roots: list[Path], address: str, port: int, opens_browser: bool) -> None:
     """Serve until Ctrl-C."""
     watching = make_server(roots, address, port)
-    os.nice(5)  # training goes first
     print(f"watching {', '.join(map(str, roots))} at {watching.url} (Ctrl-C ends it)", flush=True)
     if opens_browser:
         watching.server.io_loop.call_later(0.1, partial(webbrowser.open, watching.url))
