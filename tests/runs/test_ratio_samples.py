@@ -68,12 +68,16 @@ def test_a_run_that_was_killed_has_the_same_samples_in_the_end(tmp_path):
     assert samples(cut) == samples(whole)
 
 
-@pytest.mark.parametrize("every, iterations", [(1, 5), (1, 128), (1, 129), (1, 5000), (3, 10_000), (100, 99), (7, 10**6)])
+@pytest.mark.parametrize(
+    "every, iterations", [(1, 5), (1, 128), (1, 129), (1, 5000), (3, 10_000), (100, 99), (7, 10**6)]
+)
 def test_the_number_of_files_is_bounded_at_any_moment(every, iterations):
     stride = spacing(every, iterations)
     assert stride % every == 0 and iterations // stride <= MOST_KEPT
     for newest in {min(iterations, moment) for moment in (0, 1, 17, 300, 4999, 10**6)}:
-        kept = [own for own in range(max(1, newest - 4 * stride), newest + 9) if is_kept(own, newest, every, iterations)]
+        kept = [
+            own for own in range(max(1, newest - 4 * stride), newest + 9) if is_kept(own, newest, every, iterations)
+        ]
         assert all(own % every == 0 and own <= newest for own in kept)
         assert newest // every * every in [*kept, 0]  # the newest is there
         assert sum(own > newest - NEWEST_KEPT * every for own in kept) <= NEWEST_KEPT
