@@ -175,6 +175,6 @@ def test_a_port_that_is_taken_is_told(tmp_path):
         with pytest.raises(SpoError, match="cannot be used"):
             make_server([tmp_path], "127.0.0.1", int(url.split(":")[2].strip("/")))
         with pytest.raises(SpoError, match="cannot be used"):
-            make_server([tmp_path], "no.such.address.invalid", 0)
+            make_server([tmp_path], "192.0.2.1", 0)  # of nobody
 
     served(tmp_path, ask)

@@ -41,7 +41,7 @@ def is_own_host(host: str, address: str) -> bool:
     try:
         return bool(ipaddress.ip_address(name))
     except ValueError:
-        return name in {address.lower(), socket.gethostname().lower(), socket.getfqdn().lower()}
+        return name in {address.lower(), socket.gethostname().lower()}
 
 
 def is_own_origin(request: HTTPServerRequest) -> bool:
