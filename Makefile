@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-long test-processors test-integrations scan-integrations bench-guard same-numbers lint types wheel relocate-mutations clean
+.PHONY: demo test test-long test-processors test-integrations scan-integrations bench-guard same-numbers lint types docs wheel relocate-mutations clean
 
 demo: $(VENV)/.runs
 	$(VENV)/bin/spo compare Humanoid-v4 --objectives spo ppo-clip --paper --steps 100k --hidden 256 256 128 128 64 64
@@ -36,6 +36,9 @@ lint: $(VENV)/.tests
 types: $(VENV)/.tests
 	$(VENV)/bin/mypy
 
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build
+
 relocate-mutations: $(VENV)/.tests
 	$(VENV)/bin/python tests/relocate.py
 
@@ -61,6 +64,11 @@ $(VENV)/.runs: pyproject.toml constraints.txt
 $(VENV)/.tests: $(VENV)/.runs
 	@echo "installing what the tests need"
 	$(PIP) --editable '.[mujoco,atari,envpool,tensorboard,report,watch,video,ray,dev]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.runs
+	@echo "installing what the documentation needs"
+	$(PIP) --editable '.[mujoco,docs]'
 	@touch $@
 
 clean:

@@ -57,13 +57,13 @@ def measure(env: str, hidden: tuple[int, ...]) -> dict[str, float]:
             collector._normalized(raw)
         collector.reward_normalizer(np.zeros(never.shape), never, never)
 
-    training.improve.compile(example_batch(training.spec.layout, training.distribution, config.minibatch_size))
-    epochs = training.improve.epochs
+    training.update.compile(example_batch(training.spec.layout, training.distribution, config.minibatch_size))
+    epochs = training.update.epochs
     steps = {"eager": epochs.stepper.__call__, "compiled": epochs.step}
 
     def update(path: str) -> None:
         epochs.step = steps[path]
-        training.improve(batch, 1e-4)
+        training.update(batch, 1e-4)
 
     parts = {
         "stepping alone": lambda: [training.envs.step(action) for action in actions],

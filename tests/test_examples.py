@@ -1,6 +1,8 @@
 """Every example runs, with fewer steps than it asks for by itself."""
 
 import importlib
+import json
+import runpy
 from pathlib import Path
 
 import gymnasium as gym
@@ -30,6 +32,11 @@ def test_an_environment_of_ones_own(example):
     assert gym.make("PointMass-v0").reset(seed=1)[0].shape == (4,)
 
 
+def test_an_encoder_of_ones_own(example):
+    policy = example("own_encoder").main(steps="2048", out="run")
+    assert policy.network.encoder.outputs == 64 and policy.act([0.0, 0.0, 0.1, 0.0]) in (0, 1)
+
+
 def test_a_callback(example, capsys):
     run = example("callback_and_logger").main(steps="2048", out="run")
     assert capsys.readouterr().out.count("iteration ") == len(
@@ -46,7 +53,18 @@ def test_the_objective_in_a_loop(example):
     assert example("objective_in_a_loop").main(batches=20) > 0.9
 
 
+def test_the_notebook_runs_top_to_bottom(example, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    cells = json.loads((EXAMPLES / "first_steps.ipynb").read_text())["cells"]
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    assert code.count('steps="50k"') == 1
+    (tmp_path / "notebook.py").write_text(code.replace('steps="50k"', 'steps="2048"'))
+    names = runpy.run_path(str(tmp_path / "notebook.py"))
+    assert names["total"] >= 1 and names["log_ratio"].grad.tolist() == [1.0, -1.0, 2.0, 0.0]
+
+
 def test_the_readme_lists_every_example():
     readme = (EXAMPLES / "README.md").read_text()
-    files = sorted(EXAMPLES.glob("*.py"))
+    files = [file for kind in ("*.py", "*.ipynb") for file in sorted(EXAMPLES.glob(kind))]
     assert files and [file.name for file in files if f"]({file.name})" not in readme] == []

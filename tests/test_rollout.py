@@ -96,7 +96,7 @@ def test_the_unclipped_action_is_stored_and_the_clipped_one_stepped():
             seen.append(action.copy())
             return super().step(action)
 
-    run = training(Narrow, envs=2, horizon=20, minibatches=4)
+    run = training(Narrow, envs=2, horizon=20, minibatches=4, action_scale="off")
     rollout = run.collector.collect()
     assert np.abs(seen).max() == pytest.approx(0.01)
     assert rollout.action.abs().max() > 0.5

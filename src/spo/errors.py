@@ -1,9 +1,14 @@
 """The exceptions that users meet: SpoError, and a kind for each thing that a program may want to tell apart."""
 
 import difflib
+import sysconfig
+import traceback
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 LONGEST = 2000
+LIBRARIES = (*(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")), str(Path(__file__).parent))
+"""Where code lies that is not the user's; the last one is this package."""
 
 
 class SpoError(Exception):
@@ -27,6 +32,15 @@ class DivergenceError(SpoError):
 
 class CorruptRunError(SpoError):
     """A file of a run, a checkpoint or a policy that is damaged or not what a run leaves."""
+
+
+def place_of(error: BaseException | None) -> str:
+    """Where in the user's own code an error was raised, as words to add to a sentence; empty if that is unknown."""
+    if error is None or error.__traceback__ is None:
+        return ""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not any(folder in frame.filename for folder in LIBRARIES)]
+    return f" (line {own[-1].lineno} of {own[-1].filename}, in {own[-1].name})" if own else ""
 
 
 def printable(text: str) -> str:

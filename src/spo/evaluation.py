@@ -15,11 +15,11 @@ import numpy as np
 
 from spo.envs.make import MakeEnv
 from spo.envs.sync import mask_of
-from spo.errors import EnvError, SpoError
+from spo.errors import ConfigError, EnvError, SpoError
 from spo.models.policy import Policy
 from spo.runtime.files import writing
 from spo.runtime.seeding import derived_seed
-from spo.runtime.signals import stop_if_asked
+from spo.runtime.signals import raise_if_interrupted
 
 OnStep = Callable[[int, int], None]
 """Is told the episode and its step, both from 0 and 1 on, after every step of an evaluation."""
@@ -110,7 +110,7 @@ def play(
     observation, info = env.reset(seed=seed)
     total, length, done = 0.0, 0, False
     while not done:
-        stop_if_asked()
+        raise_if_interrupted()
         on_frame()
         action = policy.act(observation, deterministic, mask_of(env, info))
         observation, reward, terminated, truncated, info = env.step(action)
@@ -138,9 +138,9 @@ def _recorded(make_env: MakeEnv) -> gym.Env:
 def check_video(path: str) -> None:
     """Refuse, before anything is played, what could not be written in the end."""
     if find_spec("imageio") is None or find_spec("imageio_ffmpeg") is None:
-        raise SpoError("--video needs: pip install 'simple-policy-optimization[video]'")
+        raise ConfigError("--video needs: pip install 'simple-policy-optimization[video]'")
     if Path(path).suffix != ".mp4":
-        raise SpoError(f"--video {path} is not accepted: the name must end in .mp4")
+        raise ConfigError(f"--video {path} is not accepted: the name must end in .mp4")
     with writing(path):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
 

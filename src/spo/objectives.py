@@ -344,7 +344,7 @@ def find_objective(name: str) -> Objective:
     return Objective(name, checked_function(function))
 
 
-def checked_function(function: object) -> Callable[..., Tensor]:
+def checked_function(function: Any) -> Callable[..., Tensor]:
     """The function, if its signature keeps the contract."""
     try:
         parameters = inspect.signature(function).parameters.values()

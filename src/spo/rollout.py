@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from spo.envs import Step, VecEnv
-from spo.errors import SpoError
+from spo.errors import DivergenceError, EnvError
 from spo.models.actors import Actor
 from spo.models.distributions import Distribution
 from spo.models.normalization import ObservationNormalizer, RewardNormalizer
-from spo.runtime.signals import stop_if_asked
+from spo.runtime.signals import raise_if_interrupted
+from spo.runtime.timing import Timer
 
 
 class EpisodeRow(NamedTuple):
@@ -78,13 +79,15 @@ class Collector:
         truncation: str = "bootstrap",
         counts_final_observations: bool = False,
         clips_reward: bool = False,
+        timer: Timer | None = None,
     ):
         self.envs, self.actor, self.distribution = envs, actor, distribution
         self.observation_normalizer, self.reward_normalizer = observation_normalizer, reward_normalizer
         self.generator, self.horizon = generator, horizon
         self.truncation, self.counts_final_observations = truncation, counts_final_observations
-        self.clips_reward = clips_reward
+        self.clips_reward, self.timer = clips_reward, timer or Timer()
         self.env_steps = 0
+        self.env_restarts = 0  # since the start, or since the run was resumed
         self.observation = self._normalized(self._checked_start(envs.reset()))
         self.mask = envs.action_mask
 
@@ -95,8 +98,9 @@ class Collector:
         self.actor.settle()
         episodes, finals = [], []
         for t in range(self.horizon):
-            stop_if_asked()
-            params, value = self.actor(self.observation)
+            raise_if_interrupted()
+            with self.timer("acting"):
+                params, value = self.actor(self.observation)
             self._check("output of the policy", params)
             if self.mask is not None:
                 params, store["mask"][t] = self.distribution.mask(params, self.mask), self.mask
@@ -106,8 +110,10 @@ class Collector:
             store["params"][t] = params
             if value is not None:
                 store["value"][t] = value
-            step = self.envs.step(self.distribution.to_env(action))
+            with self.timer("stepping"):
+                step = self.envs.step(self.distribution.to_env(action))
             self.env_steps += self.envs.num_envs
+            self.env_restarts += step.restarts
             self._check_finite(step)
             episodes += [EpisodeRow(*episode, self.env_steps) for episode in step.episodes]
             store["reward"][t], store["terminated"][t] = step.reward, step.terminated
@@ -155,17 +161,18 @@ class Collector:
         store["reward"] = self._normalized_reward(store["reward"], store["terminated"], store["done"])
         if self.truncation == "terminal":
             store["terminated"][:] = store["done"]
-        next_value = np.concatenate([store["value"][1:], self.actor.value(self.observation)[None]])
+        next_value = np.concatenate([store["value"][1:], self._value(self.observation)[None]])
         if finals:
             steps, envs, observations = zip(*finals)
-            next_value[list(steps), list(envs)] = self.actor.value(np.stack(observations))
+            next_value[list(steps), list(envs)] = self._value(np.stack(observations))
         tensors = {name: torch.from_numpy(array) for name, array in store.items()}
         return Rollout(**tensors, next_value=torch.from_numpy(next_value), episodes=episodes)
 
     def _normalized_reward(self, reward: np.ndarray, terminated: np.ndarray, done: np.ndarray) -> np.ndarray:
         self._check_rollout("reward", reward, 1)
         reward = np.sign(reward) if self.clips_reward else reward
-        return self.reward_normalizer(reward, terminated, done).astype(np.float32)
+        with self.timer("normalising"):
+            return self.reward_normalizer(reward, terminated, done).astype(np.float32)
 
     def _finals(self, t: int, step: Step) -> list[tuple[int, int, np.ndarray]]:
         """(t, n, last observation) of the episodes that a limit cut; their value goes on."""
@@ -178,8 +185,9 @@ class Collector:
         return [(t, n, normalized[n]) for n in cut]
 
     def _normalized(self, observation: np.ndarray) -> np.ndarray:
-        self.observation_normalizer.update(observation)
-        return self.observation_normalizer(observation)
+        with self.timer("normalising"):
+            self.observation_normalizer.update(observation)
+            return self.observation_normalizer(observation)
 
     def _empty_store(self) -> dict[str, np.ndarray]:
         leading = (self.horizon, self.envs.num_envs)
@@ -200,16 +208,20 @@ class Collector:
         return observation
 
     def _values(self, observation: np.ndarray) -> np.ndarray:
-        """Of observations (T, N, …)."""
+        """The value of every observation (T, N, …) of a rollout."""
         leading = observation.shape[:2]
-        return self.actor.value(observation.reshape(-1, *observation.shape[2:])).reshape(leading)
+        return self._value(observation.reshape(-1, *observation.shape[2:])).reshape(leading)
+
+    def _value(self, observation: np.ndarray) -> np.ndarray:
+        with self.timer("acting"):
+            return self.actor.value(observation)
 
     def _check_rollout(self, what: str, array: np.ndarray, steps_before: int) -> None:
-        """Of a whole rollout (T, N), whose first row was there after so many steps of it."""
+        """Raise if a rollout's array (T, N) has a non-finite number; its first row is of step `steps_before`."""
         if not np.isfinite(array).all():
             t, env = np.argwhere(~np.isfinite(array))[0]
             step = self.env_steps // self.envs.num_envs - self.horizon + steps_before + t
-            raise SpoError(f"the {what} of environment {env} is not finite ({array[t, env]}) at its step {step}")
+            raise _not_finite(what, env, array[t, env], step)
 
     def _check_finite(self, step: Step) -> None:
         self._check("observation", step.observation)
@@ -224,4 +236,10 @@ class Collector:
             env = int(np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))[0])
             worst = array[env][~np.isfinite(array[env])].flat[0] if array.ndim > 1 else array[env]
             step = self.env_steps // self.envs.num_envs
-            raise SpoError(f"the {what} of environment {env} is not finite ({worst}) at its step {step}")
+            raise _not_finite(what, env, worst, step)
+
+
+def _not_finite(what: str, env: int, number: float, step: int) -> DivergenceError | EnvError:
+    """The error for a number that is not finite: the policy's own, or one that the environment returned."""
+    kind = DivergenceError if what in ("output of the policy", "action", "value") else EnvError
+    return kind(f"the {what} of environment {env} is not finite ({number}) at its step {step}")

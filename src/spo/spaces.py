@@ -73,6 +73,14 @@ class ObservationLayout:
             parts[kind].append(np.asarray(flat, dtype=np.float32).ravel())
         return np.concatenate([array for kind in ("number", "choice", "image") for array in parts[kind]])
 
+    def pack_batch(self, observation: object, count: int) -> np.ndarray:
+        """Pack the observations of `count` environments, in which every array has a leading axis."""
+        if self.is_plain:
+            return observation
+        if self.is_image:
+            return self.images[0].channels_first(np.asarray(at(observation, self.leaves[0][0])))
+        return np.stack([self.pack(sample_of(observation, index)) for index in range(count)])
+
     def _size(self, kind: str) -> int:
         return sum(gym.spaces.flatdim(leaf) for (_, leaf), other in zip(self.leaves, self.kinds) if other == kind)
 

@@ -1,33 +1,43 @@
-"""Training: the composition of all its parts, its one state, and the loop."""
+"""The trainer: the composition of all its parts, its one state, and the loop of Algorithm 1."""
 
+import dataclasses
 import math
 import os
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import torch
 
 from spo.algorithms.batch import Batch, example_batch, make_batch
 from spo.algorithms.losses import Loss, make_loss, ratios
-from spo.algorithms.metrics import Row, explained_variance
+from spo.algorithms.metrics import Row, action_statistics, episode_statistics, explained_variance
 from spo.algorithms.minibatch_update import MinibatchUpdate
 from spo.algorithms.ratio_samples import RatioSampler
 from spo.algorithms.trpo import TRPOUpdate
 from spo.config.config import Config
 from spo.envs import VecEnv
 from spo.envs.factory import choose_backend, make_envs
+from spo.envs.gym_vector import GymVectorAdapter
 from spo.envs.make import EnvMaker
-from spo.errors import SpoError
+from spo.errors import ConfigError, DivergenceError, SpoError, place_of
 from spo.models.actors import actor_for
 from spo.models.choose_distribution import resolve_action_scale, resolve_distribution
 from spo.models.networks import FlatParameters
 from spo.models.normalization import ObservationNormalizer, RewardNormalizer
 from spo.models.policy import Policy, PolicySpec
-from spo.models.policy_files import load_policy
+from spo.models.policy_files import load_newest_policy
 from spo.rollout import Collector, Rollout, gae
 from spo.runtime.seeding import derived_seed, generator
-from spo.runtime.torch_tuning import keep_freed_memory, threads_worth
+from spo.runtime.timing import Timer
+from spo.runtime.torch_tuning import keep_freed_memory, useful_threads
 
+Record = Callable[[Row, list[Row]], object]
+"""Takes an iteration's row of metrics and the episodes that ended in it."""
+Callback = Callable[["Trainer", Row], object]
+"""Called after every iteration with the trainer and its newest metrics row; returning False ends the run."""
 COMPILE_FROM = 4000
 """Gradient steps from which a compiled update pays for its compilation (10 to 30 s once, then cached)."""
 
@@ -39,10 +49,10 @@ class Trainer:
         self.config, self.make_env = config, make_env
         self.iteration, self.wall_time, self.ratio_deviation_run_max = 0, 0.0, 0.0
         self.episodes_cut = 0
+        self.timer = Timer()
+        self.initial_policy: Path | None = None  # the folder that it was read from, with --init-from
         self.ratios: dict[str, np.ndarray] | None = None  # of the newest iteration, where they are asked for
-        self.ratio_sample: dict[str, np.ndarray] | None = (
-            None  # likewise of some samples, where spo watch may want them
-        )
+        self.ratio_sample: dict[str, np.ndarray] | None = None  # likewise of some samples, for spo watch
         self.departures: list[str] = []  # why this run is not to the bit what an uninterrupted one would be
         cores = config.threads or os.cpu_count() or 1
         self.backend, self.backend_reason = choose_backend(config, cores)
@@ -58,7 +68,7 @@ class Trainer:
         self.spec = _policy_spec(config, self.envs)
         self.distribution = self.spec.make_distribution()
         blank = self.spec.blank_network()  # refuses what would not fit, before it takes any memory
-        self.torch_threads = min(cores, threads_worth(blank))
+        self.torch_threads = min(cores, useful_threads(blank))
         self.threads = max(self.torch_threads, self.envs.stepping_threads) if self.backend == "gymnasium" else cores
         torch.set_num_threads(self.torch_threads)
         keep_freed_memory()
@@ -66,26 +76,28 @@ class Trainer:
         numbers = self.envs.layout.numbers
         self.observation_normalizer = ObservationNormalizer(config.normalize_observation, config.envs, numbers)
         if config.init_from:
-            self._start_from(load_policy(config.init_from))
+            encoder = config.encoder if ":" in config.encoder else None
+            policy, self.initial_policy = load_newest_policy(config.init_from, encoder)
+            self._start_from(policy)
         self.parameters = FlatParameters(self.network)
-        self.collector = self._collector()
+        self.collector = self._make_collector(config, self.envs, self.observation_normalizer)
         loss = make_loss(self.parameters, self.distribution, config, masked=self.collector.mask is not None)
         rule = TRPOUpdate if config.resolved_objective.trust_region else MinibatchUpdate
-        self.improve = rule(loss, config, generator(config.seed, "minibatches"))
+        self.update = rule(loss, config, generator(config.seed, "minibatches"))
 
-    def _collector(self) -> Collector:
-        config = self.config
+    def _make_collector(self, config: Config, envs: VecEnv, normalizer: ObservationNormalizer) -> Collector:
         return Collector(
-            self.envs,
+            envs,
             actor_for(self.network, config.device),
             self.distribution,
-            self.observation_normalizer,
+            normalizer,
             RewardNormalizer(config.normalize_reward, config.envs, config.gamma, authors=config.paper),
             generator(config.seed, "actions"),
             config.horizon,
             config.truncation,
             counts_final_observations=config.paper,
             clips_reward=config.clip_reward == "sign",
+            timer=self.timer,
         )
 
     def _start_from(self, policy: Policy) -> None:
@@ -93,88 +105,143 @@ class Trainer:
         try:
             self.network.load_state_dict(policy.network.state_dict())
         except RuntimeError:
-            raise SpoError(f"--init-from {self.config.init_from} holds a policy of another shape: {policy.spec}")
+            raise ConfigError(f"--init-from {self.config.init_from} holds a policy of another shape: {policy.spec}")
         self.observation_normalizer.start_from(policy.normalizer)
 
-    @property
-    def policy(self) -> Policy:
-        """The current policy with its statistics, frozen."""
+    def snapshot_policy(self) -> Policy:
+        """A copy of the current policy with its statistics, frozen."""
         network = self.spec.network()
         network.load_state_dict(self.network.state_dict())
         return Policy(self.spec, network, self.observation_normalizer.frozen())
+
+    def policy_at(self, state: dict) -> Policy:
+        """The policy that a state holds, frozen."""
+        network = self.spec.network()
+        FlatParameters(network).vector.copy_(torch.from_numpy(state["parameters"]))
+        mode, numbers = self.config.normalize_observation, self.observation_normalizer.numbers
+        normalizer = ObservationNormalizer(mode, self.config.envs, numbers)
+        normalizer.moments.restore(state["collector"]["observation_moments"])
+        return Policy(self.spec, network, normalizer.frozen())
 
     def choose_update_path(self) -> tuple[str, str]:
         """Compiled where it pays and works, eager elsewhere: the path, and why."""
         steps = self.config.gradient_steps
         if self.config.compile == "off":
             return "eager", "as asked"
-        if self.config.compile == "auto" and steps < COMPILE_FROM:
+        if not self.will_compile:
             return "eager", f"{steps:,} gradient steps; compiling pays from {COMPILE_FROM:,}"
         started = time.monotonic()
         try:
             size, is_masked = self.config.minibatch_size, self.collector.mask is not None
-            self.improve.compile(example_batch(self.spec.layout, self.distribution, size, is_masked))
+            self.update.compile(example_batch(self.spec.layout, self.distribution, size, is_masked))
             return "compiled", f"in {time.monotonic() - started:.1f} s"
         except Exception as error:  # whatever a compiler throws, training goes on without it
             first_line = (str(error).strip().splitlines() or [""])[0]
             return "eager", f"compiling failed: {type(error).__name__}: {first_line}"
 
-    def iterate(self) -> tuple[Row, list[Row]]:
-        """One iteration: its metrics row, times aside, and the episodes that ended in it."""
+    @property
+    def will_compile(self) -> bool:
+        """Whether the settings ask for a compiled update, or leave it open and the run is long enough to gain."""
+        is_long = self.config.gradient_steps >= COMPILE_FROM
+        return self.config.compile == "on" or (self.config.compile == "auto" and is_long)
+
+    def try_environment(self) -> None:
+        """Step a fresh environment once, so that its faults come before a compilation and not after it."""
+        if self.backend == "envpool" or isinstance(getattr(self.envs, "envs", None), GymVectorAdapter):
+            return
+        config = dataclasses.replace(self.config, envs=1, horizon=1)
+        normalizer = ObservationNormalizer(config.normalize_observation, 1, self.observation_normalizer.numbers)
+        envs = make_envs(config, self.make_env, "gymnasium", 1)
         try:
-            row, episodes = self._iterated()
-        except SpoError as refusal:
-            raise SpoError(f"{refusal}, in iteration {self.iteration + 1}") from refusal.__cause__
+            with self._errors_name_the_iteration():
+                self._make_collector(config, envs, normalizer).collect()
+        finally:
+            envs.close()
+
+    def fit(self, record: Record, callback: Callback | None = None) -> None:
+        """Train until all iterations are made, or until the callback returns False."""
+        while self.iteration < self.config.iterations:
+            started = time.perf_counter()
+            row, episodes = self.iterate()
+            row = self.timed(row, time.perf_counter() - started)
+            record(row, episodes)
+            if callback and callback(self, row) is False:
+                return
+
+    def iterate(self) -> tuple[Row, list[Row]]:
+        """Collect a rollout, estimate its advantages, update the policy: a row of metrics and the finished episodes."""
+        learning_rate = self.config.learning_rate_at(self.iteration)
+        with self._errors_name_the_iteration():
+            rollout = self.collector.collect()
+            with self.timer("advantage"):
+                batch = self.advantages(rollout)
+            ratios, sampler = self._ratio_record(batch), self._ratio_sampler()
+            with self.timer("update"):
+                stats = self.update(batch, learning_rate, ratios, sampler)
+            self._check_finite(stats)
+        self.ratios = ratios.arrays() if ratios else None
+        self.ratio_sample = sampler.arrays(stats.get("epsilon", self.config.clip_range)) if sampler else None
         self.iteration += 1
-        if self.is_at_seam:
+        self._rebuild_when_due()
+        stats |= episode_statistics(rollout.episodes) | action_statistics(self.distribution, rollout)
+        return self._row(stats, batch, learning_rate), [episode.as_row() for episode in rollout.episodes]
+
+    @contextmanager
+    def _errors_name_the_iteration(self) -> Iterator[None]:
+        try:
+            yield
+        except SpoError as error:
+            raise type(error)(
+                f"{error}{place_of(error.__cause__)}, in iteration {self.iteration + 1}"
+            ) from error.__cause__
+
+    def _ratio_record(self, batch: Batch) -> "RatioRecord | None":
+        is_wanted = self.iteration + 1 in self.config.record_ratios
+        return RatioRecord(self.update.loss, batch) if is_wanted else None
+
+    def _ratio_sampler(self) -> RatioSampler | None:
+        every = self.config.watch_ratios
+        is_wanted = every > 0 and (self.iteration + 1) % every == 0
+        return RatioSampler(self.config.batch_size) if is_wanted else None
+
+    def _rebuild_when_due(self) -> None:
+        if self.is_at_rebuild:
             self.episodes_cut += self.collector.seam()
-        return {"iteration": self.iteration} | row | self._cut_episodes(), episodes
 
-    def timed(self, row: Row, seconds: float) -> Row:
-        self.wall_time += seconds
-        return row | {"wall_time": self.wall_time, "steps_per_second": self.config.batch_size / seconds}
-
-    def _iterated(self) -> tuple[Row, list[Row]]:
-        config, learning_rate = self.config, self.config.learning_rate_at(self.iteration)
-        rollout = self.collector.collect()
-        batch = self.advantages(rollout)
-        record = RatioRecord(self.improve.loss, batch) if self.iteration + 1 in config.record_ratios else None
-        sampler = RatioSampler(config.batch_size) if self._samples_next_iteration() else None
-        stats = self.improve(batch, learning_rate, record, sampler)
-        self.ratios = record.arrays() if record else None
-        self.ratio_sample = sampler.arrays(stats.get("epsilon", config.clip_range)) if sampler else None
-        self._check_finite(stats)
+    def _row(self, stats: Row, batch: Batch, learning_rate: float | None) -> Row:
         self.ratio_deviation_run_max = max(self.ratio_deviation_run_max, stats["ratio_deviation_max"])
-        row = {
+        return {
+            "iteration": self.iteration,
             "env_steps": self.collector.env_steps,
             "learning_rate": learning_rate,
             **stats,
             "tv": stats["ratio_deviation"] / 2,
             "ratio_deviation_run_max": self.ratio_deviation_run_max,
             "explained_variance": explained_variance(batch["old_value"], batch["value_target"]),
+            **self._cut_episodes(),
         }
-        return row, [episode.as_row() for episode in rollout.episodes]
 
-    def _samples_next_iteration(self) -> bool:
-        every = self.config.watch_ratios
-        return every > 0 and (self.iteration + 1) % every == 0
+    def timed(self, row: Row, seconds: float) -> Row:
+        """The row with the iteration's time, which counts for the run's."""
+        self.wall_time += seconds
+        return row | {"wall_time": self.wall_time, "steps_per_second": self.config.batch_size / seconds}
 
     def advantages(self, rollout: Rollout) -> Batch:
-        """The rollout with its advantages, as one batch."""
+        """Estimate the rollout's advantages and flatten it to one batch."""
         values = (rollout.reward, rollout.value, rollout.next_value, rollout.terminated, rollout.done)
         advantage = gae(*values, self.config.gamma, self.config.lam)
-        return make_batch(rollout, advantage, self.distribution, self.config.device, self.improve.wants_successors)
+        return make_batch(rollout, advantage, self.distribution, self.config.device, self.update.needs_next_step)
 
     def _check_finite(self, stats: dict[str, float]) -> None:
         """No state that is not finite ever reaches a checkpoint."""
         for name, value in stats.items():
             if not math.isfinite(value):
-                raise SpoError(f"training diverged: the {name.replace('_', ' ')} became {value}")
-        adam = self.improve.epochs.adam
+                raise DivergenceError(f"training diverged: the {name.replace('_', ' ')} became {value}")
+        adam = self.update.epochs.adam
         tensors = {"parameters": self.parameters.vector, "first moments": adam.first, "second moments": adam.second}
         for name, tensor in tensors.items():
             if not tensor.isfinite().all():
-                raise SpoError(f"training diverged: {(~tensor.isfinite()).sum()} of the {name} are not finite")
+                raise DivergenceError(f"training diverged: {(~tensor.isfinite()).sum()} of the {name} are not finite")
 
     @property
     def rebuild_every(self) -> int | None:
@@ -183,17 +250,19 @@ class Trainer:
         return steps and math.ceil(steps / self.config.horizon)
 
     @property
-    def is_at_seam(self) -> bool:
+    def is_at_rebuild(self) -> bool:
         """Whether the environments are made anew after this iteration; the last one always ends at a seam."""
         every = self.rebuild_every
         return every is not None and (self.iteration % every == 0 or self.iteration == self.config.iterations)
 
     @property
     def can_resume_here(self) -> bool:
-        return self.rebuild_every is None or self.is_at_seam
+        return self.rebuild_every is None or self.is_at_rebuild
 
     def _cut_episodes(self) -> Row:
-        return {} if self.rebuild_every is None else {"episodes_cut": self.episodes_cut}
+        cut = {} if self.rebuild_every is None else {"episodes_cut": self.episodes_cut}
+        restarts = {"env_restarts": self.collector.env_restarts} if self.config.on_env_error == "restart" else {}
+        return cut | restarts
 
     def state(self) -> dict[str, object]:
         """A copy of everything that changes during training: what is not in here is a mistake."""
@@ -204,7 +273,7 @@ class Trainer:
             "episodes_cut": self.episodes_cut,
             "departures": list(self.departures),
             "parameters": self.parameters.vector.cpu().numpy().copy(),
-            "improve": self.improve.state(),
+            "improve": self.update.state(),
             "collector": self.collector.state(),
         }
 
@@ -212,7 +281,7 @@ class Trainer:
         for name in ("iteration", "wall_time", "ratio_deviation_run_max", "episodes_cut"):
             setattr(self, name, state[name])
         self.parameters.vector.copy_(torch.from_numpy(state["parameters"]))
-        self.improve.restore(state["improve"])
+        self.update.restore(state["improve"])
         failures = self.collector.restore(state["collector"])
         self.episodes_cut += len(failures)
         lost = [f"environment {index} started a new episode: {why}" for index, why in failures.items()]
@@ -251,4 +320,4 @@ def _device(name: str) -> torch.device:
         torch.zeros(1, device=device).item()  # the device "meta" has no numbers
         return device
     except (RuntimeError, AssertionError) as error:
-        raise SpoError(f"--device {name} cannot be used here: {str(error).splitlines()[0]}")
+        raise ConfigError(f"--device {name} cannot be used here: {str(error).splitlines()[0]}")

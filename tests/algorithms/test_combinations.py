@@ -21,7 +21,15 @@ from spo.runs.directory import RunDirectory
 from spo.runs.loggers import ProgressLogger, TensorBoardLogger
 
 DOCUMENTED = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
-SOMETIMES = {"episodes_cut", "beta", "epsilon", "step_fraction"}
+OF_SOME_ROWS = {
+    "return_mean",
+    "length_mean",
+    "eval_return_mean",
+    "eval_length_mean",
+    "action_std",
+    "clipped_action_fraction",
+}
+SOMETIMES = {"episodes_cut", "beta", "epsilon", "step_fraction", *OF_SOME_ROWS}
 """Documented metrics that only some runs have."""
 OWN = {"ppo-penalty": {"beta"}, "spo-adaptive": {"epsilon"}, "trpo": {"step_fraction"}}
 SCHEDULES = get_args(HINTS["lr_schedule"])
@@ -69,7 +77,7 @@ def test_every_combination_trains_or_is_refused(objective, tmp_path, monkeypatch
             with pytest.raises(
                 SpoError, match=r"^--(lr-schedule|target-kl) \S+ does not go with objective trpo, .+: .+"
             ):
-                make_config("probe", **settings)
+                make_config("Pendulum-v1", **settings)
             continue
         run = spo.train(lambda: ActionReward(space), tensorboard=True, out=str(tmp_path / str(number)), **settings)
         check_rows(RunDirectory(run.directory).read_metrics(), objective, ends_early=ALWAYS in stops.values())
@@ -112,7 +120,7 @@ def test_the_registry_knows_which_objectives_are_parabolas_beyond_the_bound(name
     ids=str,
 )
 def test_a_rate_that_would_climb_to_its_cap_is_told_when_the_run_starts(settings, is_told, capsys):
-    announce(make_config("probe", **TINY | {"lr_schedule": "adaptive-kl"} | settings), "choices")
+    announce(make_config("Pendulum-v1", **TINY | {"lr_schedule": "adaptive-kl"} | settings), "choices")
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2 + is_told
     if is_told:
@@ -126,7 +134,7 @@ def test_a_rate_that_would_climb_to_its_cap_is_told_when_the_run_starts(settings
 def check_rows(rows: list[dict], objective: str, ends_early: bool) -> None:
     assert len(rows) == ITERATIONS
     for row in rows:
-        assert set(row) == documented_metrics() | OWN.get(objective, set())
+        assert set(row) - OF_SOME_ROWS == documented_metrics() | OWN.get(objective, set())
         assert all(math.isfinite(value) for value in row.values())
         assert row["epochs"] == (1 if ends_early else EPOCHS)
 
@@ -137,7 +145,7 @@ def check_tags(directory: Path, objective: str) -> None:
     events = EventAccumulator(str(directory))
     events.Reload()
     tags = events.Tags()["scalars"]
-    assert set(tags) == documented_tags(objective)
+    assert set(tags) - set(TensorBoardLogger.OPTIONAL.values()) == documented_tags(objective)
     for tag in tags:
         values = [event.value for event in events.Scalars(tag)]
         assert len(values) >= ITERATIONS and all(map(math.isfinite, values)), tag
@@ -147,5 +155,5 @@ def check_progress(told: str) -> None:
     lines = [line for line in told.splitlines() if " steps/s · " in line]
     assert len(lines) == ITERATIONS
     for line in lines:
-        numbers = re.search(r"return (\S+) · ratio deviation (\S+) · KL (\S+)(?: · ε [\d.e-]+)?$", line).groups()
+        numbers = re.search(r"return (\S+) · ratio deviation (\S+) · .* · KL (\S+)(?: · ε [\d.e-]+)?$", line).groups()
         assert all(math.isfinite(float(number)) for number in numbers), line

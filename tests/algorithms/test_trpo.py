@@ -6,7 +6,7 @@ import torch
 from test_minibatch_update import batch_of
 
 from probes import iterate, training
-from spo.algorithms.losses import standardized
+from spo.algorithms.losses import normalize
 from spo.algorithms.trpo import conjugate_gradient
 
 SETTINGS = {"objective": "trpo", "envs": 4, "horizon": 64, "normalize_reward": "off"}
@@ -24,14 +24,14 @@ def test_conjugate_gradient_solves_a_known_system():
 def prepared(env: str, **settings):
     run = training(env, **SETTINGS | settings)
     _, batch = batch_of(run)
-    return run, batch | {"advantage": standardized(batch["advantage"], batch["advantage"])}
+    return run, batch | {"advantage": normalize(batch["advantage"], batch["advantage"])}
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
 @pytest.mark.parametrize("delta", [0.001, 0.01, 0.1])
 def test_an_accepted_step_improves_within_the_trust_region(env, delta):
     run, batch = prepared(env, delta=delta)
-    rule = run.improve
+    rule = run.update
     before, _ = rule._surrogate_and_slope(batch)
     stats = rule.policy_step(batch)
     after, _ = rule._surrogate_and_slope(batch)
@@ -44,38 +44,38 @@ def test_an_accepted_step_improves_within_the_trust_region(env, delta):
 def test_a_failed_line_search_restores_every_bit(monkeypatch):
     run, batch = prepared("Pendulum-v1")
     before = run.parameters.vector.clone()
-    monkeypatch.setattr(run.improve, "_is_accepted", lambda *_: False)
-    assert run.improve.policy_step(batch)["step_fraction"] == 0.0
+    monkeypatch.setattr(run.update, "_is_accepted", lambda *_: False)
+    assert run.update.policy_step(batch)["step_fraction"] == 0.0
     assert torch.equal(run.parameters.vector, before)
 
 
 def test_the_line_search_backtracks_until_a_step_is_accepted(monkeypatch):
     run, batch = prepared("Pendulum-v1", backtrack=0.5)
     answers = iter([False, False, True])
-    monkeypatch.setattr(run.improve, "_is_accepted", lambda *_: next(answers))
-    assert run.improve.policy_step(batch)["step_fraction"] == 0.25
+    monkeypatch.setattr(run.update, "_is_accepted", lambda *_: next(answers))
+    assert run.update.policy_step(batch)["step_fraction"] == 0.25
 
 
 @pytest.mark.parametrize("advantage", [0.0, float("nan")])
 def test_without_a_usable_gradient_nothing_moves(advantage):
     run, batch = prepared("CartPole-v1")
     before = run.parameters.vector.clone()
-    run.improve.policy_step(batch | {"advantage": torch.full((256,), advantage)})
+    run.update.policy_step(batch | {"advantage": torch.full((256,), advantage)})
     assert torch.equal(run.parameters.vector, before)
 
 
 def test_an_indefinite_fisher_matrix_makes_no_step(monkeypatch):
     run, batch = prepared("CartPole-v1")
-    monkeypatch.setattr(run.improve, "_fisher_product", lambda batch: lambda v: -v)
+    monkeypatch.setattr(run.update, "_fisher_product", lambda batch: lambda v: -v)
     before = run.parameters.vector.clone()
-    run.improve.policy_step(batch)
+    run.update.policy_step(batch)
     assert torch.equal(run.parameters.vector, before)
 
 
 def test_the_fisher_product_is_the_hessian_of_the_kl():
     """By finite differences of the gradient of KL(old‖new) at the old policy."""
     run, batch = prepared("Pendulum-v1", hidden=(8,), damping=0.0)
-    rule, size = run.improve, run.parameters.policy_size
+    rule, size = run.update, run.parameters.policy_size
     direction = torch.randn(size, generator=torch.Generator().manual_seed(0))
 
     def kl_slope(shift: float) -> torch.Tensor:
@@ -94,10 +94,10 @@ def test_the_policy_step_leaves_the_critic_and_the_critic_the_policy(monkeypatch
     assert all(name.startswith("critic") == (position >= len(run.parameters.names) - 6)
                for position, name in enumerate(run.parameters.names))  # fmt: skip
     before = run.parameters.vector.clone()
-    run.improve.policy_step(batch)
+    run.update.policy_step(batch)
     stepped = run.parameters.vector.clone()
     assert torch.equal(stepped[size:], before[size:]) and not torch.equal(stepped[:size], before[:size])
-    run.improve.epochs(batch, 1e-3, {}, lambda order, samples: False)
+    run.update.epochs(batch, 1e-3, {}, lambda order, samples: False)
     after = run.parameters.vector
     assert torch.equal(after[:size], stepped[:size]) and not torch.equal(after[size:], stepped[size:])
 

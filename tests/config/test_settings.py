@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 import spo
+from crash import SHORT
 from spo.cli.training import parse_train
 from spo.config.config import OBJECTIVE_SETTINGS, Config
 from spo.config.fields import NAMES_ELSEWHERE, interval
@@ -110,3 +111,19 @@ def test_a_config_stays_flat_and_frozen():
     assert dataclasses.asdict(config).keys() == FIELDS.keys() and isinstance(config, Config)
     with pytest.raises(dataclasses.FrozenInstanceError):
         config.seed = 3
+
+
+def test_a_config_is_changed_in_what_is_given_alone():
+    config = make_config("CartPole-v1", gamma=0.5, seed=3)
+    assert make_config(config, seed=4) == make_config("CartPole-v1", gamma=0.5, seed=4)
+    with pytest.raises(ConfigError, match="--gamma 2.0 is not accepted"):
+        make_config(config, gamma=2)
+    with pytest.raises(ConfigError, match="preset='mujoco' is not accepted beside a Config"):
+        make_config(config, preset="mujoco")
+
+
+def test_a_config_trains(tmp_path):
+    config = make_config("CartPole-v1", **SHORT | {"steps": 64}, out=str(tmp_path / "a"))
+    first, second = spo.train(config), spo.train("CartPole-v1", **SHORT | {"steps": 64}, out=str(tmp_path / "b"))
+    tensors = [run.directory / "policy" / "policy.safetensors" for run in (first, second)]
+    assert tensors[0].read_bytes() == tensors[1].read_bytes()

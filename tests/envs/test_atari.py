@@ -186,10 +186,10 @@ def test_a_run_of_an_earlier_version_keeps_its_backend_and_its_wrappers(backend,
     settings |= {"backend": backend, "atari_wrappers": "standard", "paper": True, "threads": 1}
     spo.train("Breakout", **settings, out=str(tmp_path / "run"), callback=lambda training, row: False)
     config = tmp_path / "run" / "config.json"
-    record = files.unsealed(config.read_bytes())
+    record = files.verify_checksum(config.read_bytes())
     del record["settings"]["atari_wrappers"]
     record["settings"]["backend"] = "auto"
-    config.write_bytes(checkpoint.canonical(files.sealed(record)))
+    config.write_bytes(checkpoint.canonical_json(files.add_checksum(record)))
     seen = []
     spo.resume(tmp_path / "run", quiet=True, callback=lambda training, row: seen.append(training))
     assert (seen[0].backend, seen[0].make_env.atari_wrappers) == (backend, "standard")

@@ -15,6 +15,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+import spo
 from probes import Counting, EndlessReward, iterate, training
 from spo.cli.training import parse_train
 from spo.config.sources import make_config
@@ -183,6 +184,31 @@ def test_a_pool_is_rebuilt_after_the_steps_of_so_many_iterations(setting):
 def test_a_callable_is_never_taken_for_a_game():
     run = training(EndlessReward, threads=min(2, os.cpu_count()))
     assert run.backend == "gymnasium" and run.config.env == "probes.EndlessReward"
+
+
+@needs_envpool
+def test_tasks_that_only_envpool_has_are_trained_and_evaluated(tmp_path):
+    """With a Dict of numbers, one of them without an axis."""
+    short = {"steps": 64, "envs": 2, "horizon": 16, "minibatches": 2, "epochs": 1, "preset": "dm-control"}
+    run = spo.train("WalkerWalk-v1", out=str(tmp_path / "run"), quiet=True, **short)
+    record = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert record["resolved"]["backend"] == "envpool"
+    assert isinstance(run.policy.spec.observation_space, gym.spaces.Dict) and run.policy.spec.layout.shape == (24,)
+    assert spo.evaluate(run.directory, episodes=2, max_steps=5).lengths == [5, 5]
+
+
+@needs_envpool
+def test_a_pools_dict_is_packed_as_single_observations_are():
+    from spo.envs.envpool import EnvPoolVecEnv
+
+    envs = EnvPoolVecEnv("WalkerWalk-v1", 3, 1, 1, {})
+    seen = envs.pool.reset()[0]
+    packed = envs.layout.pack_batch(seen, 3)
+    assert packed.shape == (3, 24) and packed.dtype == np.float32
+    assert packed[1].tolist() == np.concatenate([np.ravel(seen[key][1]) for key in seen]).astype(np.float32).tolist()
+    step = envs.step(np.zeros((3, 6), np.float32))
+    assert step.observation.shape == (3, 24) and step.final_observation is None
+    envs.close()
 
 
 @needs_envpool

@@ -152,7 +152,7 @@ def test_a_packed_sweep_gives_the_same_numbers(table1, name):
 def test_a_report_says_what_it_was_read_from(table1, tmp_path):
     pages = {}
     for name, results in table1.items():
-        page, _ = make_report(results.sweep.path, tmp_path / f"{name}.html")
+        page, *_ = make_report(results.sweep.path, tmp_path / f"{name}.html")
         text = re.sub(r"base64,[A-Za-z0-9+/=]*", "", page.read_text()).replace(f"--out {name}", "--out x")
         pages[name], told = re.subn(r"Read from [^<;]*", "", text)
         assert told == 1

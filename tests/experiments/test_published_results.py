@@ -29,7 +29,7 @@ def without_pictures(page: Path) -> str:
 
 
 def test_the_published_report_comes_from_the_published_runs(tmp_path):
-    page, table = make_report(PUBLISHED, tmp_path / "report.html")
+    page, table, _ = make_report(PUBLISHED, tmp_path / "report.html")
     assert table.read_bytes() == (PUBLISHED / "results.csv").read_bytes()
     assert without_pictures(page) == without_pictures(PUBLISHED / "report.html")
 

@@ -147,7 +147,7 @@ def test_numbers_are_rounded_for_reading():
 def test_results_as_csv_beside_the_page(tmp_path):
     sweep = make_sweep(tmp_path / "sweep", without=(Cell("Hill-v0", "spo", 3),))
     paths = make_report(sweep.path)
-    assert paths == [sweep.path / "report.html", sweep.path / "results.csv"]
+    assert [path.name for path in paths] == ["report.html", "results.csv", "curves.csv"]
     rows = list(csv.DictReader(paths[1].read_text().splitlines()))
     assert len(rows) == 12 and rows == sorted(rows, key=lambda row: (row["task"], row["variant"], int(row["seed"])))
     for row in rows:
@@ -219,7 +219,7 @@ def test_a_task_on_which_the_normalising_variant_stands_still_is_left_out(tmp_pa
 
 def test_few_seeds_are_cautioned_about(tmp_path, whole):
     assert "There are tasks with 3 seeds only: intervals from so few are too narrow." in whole
-    ten = make_sweep(tmp_path / "ten", make_plan(seeds=10, tasks=("Hill-v0",)))
+    ten = make_sweep(tmp_path / "ten", make_plan(seeds=10))
     assert "too narrow" not in report_of(ten)
 
 
@@ -331,7 +331,7 @@ def test_a_mixture_of_versions_and_departures_are_prominent(tmp_path, whole):
     assert parsed.cell("versions", "torch", 1)[0].startswith("mixed2.7.0: 11 runs")
     assert "2.8.0: 1 run (Hill-v0 · spo · seed 2)" in parsed.cell("versions", "torch", 1)[0]
     assert parsed.cell("departures", "Dale-v0 · spo · seed 1", 1)[0] == "iteration 4: environment 2 began anew"
-    assert "mixture" not in whole and "Every run is to the bit what an uninterrupted one would be." in whole
+    assert "mixture" not in whole and 'id="departures"' not in whole
 
 
 def test_settings_are_common_or_a_variants_own(tmp_path):
@@ -503,6 +503,55 @@ def test_the_same_directory_gives_the_same_bytes(tmp_path):
     subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, timeout=PATIENCE)
     assert (tmp_path / "here/first.html").read_bytes() == (tmp_path / "second.html").read_bytes()
     assert (tmp_path / "here/results.csv").read_bytes() == (tmp_path / "results.csv").read_bytes()
+
+
+def test_sections_that_would_say_nothing_are_left_out(tmp_path, whole):
+    """And a single task, whose aggregates are all the same, has no scores but the width of the page."""
+    assert not {"failures", "paper", "departures"} & set(Page(whole).attributes("id"))
+    one = report_of(make_sweep(tmp_path / "sweep", make_plan(tasks=("Hill-v0",))))
+    assert 'id="scores"' in whole and 'id="scores"' not in one
+    assert one.count('class="wide"') == one.count('class="narrow"') == 2 and 'class="wide"' not in whole
+
+
+def test_the_first_words_answer_who_is_ahead_and_who_left_the_bound(tmp_path, whole):
+    words = (
+        "SPO has the highest return on 2 of 2 tasks (2 of them by more than chance between the seeds). The ratio"
+        " deviation left ε = 0.2 with PPO (in 6 of 6 runs, up to 0.530); SPO (in 6 of 6 runs, up to 0.280)."
+    )
+    assert f'<p class="answer">{words}</p>' in whole and "Ratio deviation says how far an update moved" in whole
+    single = make_sweep(tmp_path / "single", make_plan(tasks=("Hill-v0",), seeds=1))
+    assert "SPO is ahead on Hill-v0 with a return of 131.0 against 101.0 of PPO, but with one seed" in report_of(single)
+    one = {"tasks": ("Hill-v0",), "variants": {"spo": {"label": "SPO", "objective": "spo"}}}
+    alone = make_plan(**one, baseline=None, seeds=1)
+    assert "The return reached is 101.0 on Hill-v0 (SPO)." in report_of(make_sweep(tmp_path / "alone", alone))
+    empty = make_sweep(tmp_path / "empty", make_plan(seeds=1), without=tuple(make_plan(seeds=1).cells()))
+    assert "No run has a return yet." in report_of(empty)
+
+
+def test_a_lead_that_the_seeds_leave_open_may_be_chance(tmp_path):
+    cells = [Cell("Hill-v0", "spo", seed) for seed in (1, 2, 3)]
+    sweep = make_sweep(tmp_path / "sweep", make_plan(tasks=("Hill-v0",)), without=tuple(cells))
+    for cell in cells:
+        write_run(
+            sweep, cell, returns=lambda share, seed=cell.seed: 60.0 * seed * share, deviations=lambda share: 0.1 * share
+        )
+    text = report_of(sweep)
+    assert "SPO is ahead on Hill-v0" in text and "so it may be chance." in text
+    assert "The ratio deviation stayed within ε = 0.2 with SPO (at most 0.100). It left ε = 0.2 with PPO" in text
+
+
+def test_one_run_has_a_report_of_its_own(tmp_path):
+    sweep = make_sweep(tmp_path / "sweep", make_plan(tasks=("Hill-v0",)))
+    run = sweep.run(Cell("Hill-v0", "spo", 3)).path
+    paths = make_report(run)
+    text, rows = paths[0].read_text(), list(csv.DictReader(paths[2].read_text().splitlines()))
+    assert "Hill-v0: spo" in text and "Complete: the run is finished." in text and "spo compare" not in text
+    assert len(rows) == 100 and {row["seed"] for row in rows} == {"3"}
+    curve = Results(sweep).curve("Hill-v0", "spo")[1][2]
+    assert [float(row["return"]) for row in rows] == pytest.approx(curve.tolist(), rel=1e-5)
+    (run / "config.json").write_text('{"settings": {"env": 3}}')
+    with pytest.raises(SpoError, match="config.json is not a run's: KeyError"):
+        make_report(run)
 
 
 def test_reading_and_reporting_needs_no_torch():

@@ -14,16 +14,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spo.config.sources import make_config
+from spo.cli.training import parse_train
 from spo.errors import SpoError
-from spo.experiments.compare import plan_of
+from spo.experiments.command_lines import sweep_command
+from spo.experiments.compare import critic_note, plan_comparison, read_variation
 from spo.experiments.console import result_table
 from spo.experiments.executors import local
 from spo.experiments.plan import Cell, Plan, path_component, read_suite, restrict, suite_names
 from spo.experiments.results import Entry, Results
 from spo.experiments.run_sweep import bench, check_settings, find_remaining
 from spo.experiments.sweep import Sweep
-from spo.runs.record import read_record
+from spo.runs.record import RunRecord
 from waiting import HELPERS, PATIENCE, children, wait_for
 
 TINY = {"envs": 2, "horizon": 16, "epochs": 2, "minibatches": 2, "hidden": [8], "critic_hidden": [8], "compile": "off"}
@@ -335,21 +336,98 @@ def test_ray_gives_the_same_table(tmp_path):
 def test_runs_are_brought_back_where_nothing_is_shared(tmp_path):
     """What a node does that does not see the sweep's directory."""
     from spo.experiments.executors.ray import run_on_node, unpack
-    from spo.runtime.files import canonical
+    from spo.runtime.files import canonical_json
 
     sweep = Sweep.begin(tmp_path / "sweep", tiny(steps=64, seeds=1))
     cell = Cell("CartPole-v1", "spo", 1)
-    code, content = run_on_node(str(tmp_path / "elsewhere"), canonical(sweep.plan.as_json()), tuple(cell))
+    code, content = run_on_node(str(tmp_path / "elsewhere"), canonical_json(sweep.plan.as_json()), tuple(cell))
     unpack(content, sweep.run(cell).path)
     assert code == 0 and Results(sweep).runs[cell].state == "finished"
 
 
 def test_compare_is_a_plan_like_any_other():
-    configs = {name: make_config("CartPole-v1", "classic", steps=4096, objective=name) for name in ("spo", "ppo-clip")}
-    plan = plan_of(configs, seeds=3)
+    words = ["--preset", "classic", "--steps", "4096"]
+    plan = plan_comparison(["CartPole-v1"], ["spo", "ppo-clip"], [], 3, words, parse_train)
     assert [str(cell) for cell in plan.cells()][:2] == ["CartPole-v1 · spo · seed 1", "CartPole-v1 · ppo-clip · seed 1"]
     config = plan.config(Cell("CartPole-v1", "spo", 2))
-    assert (config.objective, config.seed, config.hidden) == ("spo", 2, configs["spo"].hidden)
+    assert (config.objective, config.seed, config.hidden) == ("spo", 2, (64, 64))
+    assert plan.baseline == "ppo-clip" and plan.settings == {"paper": False}
+
+
+def test_a_comparison_varies_any_setting_on_several_environments():
+    """Values arrive as a configuration has them; the critic's clip does not follow a varied ε unless --paper asks."""
+    envs, words = ["CartPole-v1", "Acrobot-v1"], ["--preset", "classic", "--steps", "4096"]
+    variations = [read_variation("epsilon=0.1,0.3"), read_variation("hidden=32,64 32")]
+    plan = plan_comparison(envs, ["spo"], variations, 2, words, parse_train)
+    assert list(plan.variants) == [f"epsilon {e}, hidden {h}" for e in ("0.1", "0.3") for h in ("32", "64 32")]
+    config = plan.config(Cell("Acrobot-v1", "epsilon 0.3, hidden 64 32", 1))
+    assert (config.epsilon, config.hidden, config.value_clip, config.env) == (0.3, (64, 32), 0.2, "Acrobot-v1")
+    assert "stays at 0.2" in critic_note(plan, variations)
+    followed = plan_comparison(envs, ["spo"], variations, 2, [*words, "--paper"], parse_train)
+    assert "value_clip" not in followed.settings and "varies too" in critic_note(followed, variations)
+    both = plan_comparison(envs[:1], ["spo", "ppo-clip"], [read_variation("paper=true,false")], 1, words, parse_train)
+    assert both.variants["ppo-clip, paper false"]["paper"] is False and both.baseline is None
+
+
+OWN_SUITE = """
+steps = "2k"
+tasks = ["CartPole-v1", "Acrobot-v1"]
+preset = "classic"
+[variants.narrow]
+objective = "spo"
+epsilon = 0.1
+[variants.wide]
+objective = "spo"
+epsilon = 0.3
+"""
+
+
+def test_a_suite_of_ones_own_is_a_plan_that_remembers_its_whole(tmp_path):
+    file = tmp_path / "widths.toml"
+    file.write_text(OWN_SUITE)
+    suite = read_suite(str(file))
+    assert (suite.suite, suite.steps, suite.seeds, suite.note) == ("widths", 2000, 1, "")
+    assert suite.config(Cell("Acrobot-v1", "wide", 1)).epsilon == 0.3
+    parts = [restrict(suite, tasks=(task,)) for task in suite.tasks]
+    assert parts[0].note == "reduced: 1 of 2 tasks"
+    for part in parts:
+        Sweep.begin(tmp_path / "sweep", part)
+    assert Sweep.open(tmp_path / "sweep").plan.note == "" and sweep_command(suite, "here") == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("a.toml", "tasks = 3", "'steps' is missing"),
+        ("a.toml", OWN_SUITE.replace('["CartPole-v1", "Acrobot-v1"]', '"CartPole-v1"'), "a list of tasks is needed"),
+        ("a.toml", "colour = 3\n" + OWN_SUITE, "is not a plan of tasks, steps and variants: .*'colour'"),
+        ("a.toml", OWN_SUITE.replace("[variants.wide]", "[wings]"), "unexpected keyword argument 'wings'"),
+        ("a.toml", "steps = [", "cannot be read as TOML"),
+        ("a.toml", OWN_SUITE.replace('"2k"', '"many"'), "many"),
+        ("a.toml", 'baseline = "x"\n' + OWN_SUITE, "baseline 'x' is none of its variants"),
+        ("table1.toml", OWN_SUITE, "has the name of a suite of the project"),
+    ],
+)
+def test_a_suite_that_is_none_is_refused(tmp_path, name, text, words):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(SpoError, match=words):
+        read_suite(str(tmp_path / name))
+    with pytest.raises(SpoError, match="cannot be read as TOML"):
+        read_suite(str(tmp_path / "missing.toml"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("epsilon", "it must be KEY=a,b,c"),
+        ("epsilon=0.1,0.1", "with each value once"),
+        ("seed=1,2", "seed is set with --seeds"),
+        ("wings=1,2", "it must be a setting of spo train"),
+    ],
+)
+def test_what_cannot_vary_is_refused(text, words):
+    with pytest.raises(SpoError, match=f"--vary {text} is not accepted: .*{words}"):
+        read_variation(text)
 
 
 @pytest.mark.parametrize("keeps_rows", [False, True])
@@ -368,7 +446,7 @@ def test_a_packed_sweep_says_the_same_and_is_done(copy, tmp_path, capsys, monkey
     for path in files:
         assert path.read_bytes() == (tmp_path / "second" / path.relative_to(tmp_path / "first")).read_bytes()
     for path in (tmp_path / "first").rglob("config.json"):
-        assert str(tmp_path) not in path.read_text() and read_record(path.read_bytes())["settings"]["out"] is None
+        assert str(tmp_path) not in path.read_text() and RunRecord.parse(path.read_bytes()).settings["out"] is None
     monkeypatch.setattr("spo.experiments.run_sweep.execute", lambda cells, *_: None if not cells else 1 / 0)
     bench(tiny(), tmp_path / "first", jobs=2)
     assert "0 of 8 runs to do" in capsys.readouterr().err

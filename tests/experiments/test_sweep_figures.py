@@ -24,7 +24,7 @@ from spo.experiments.scores import compare_variants
 from spo.experiments.sweep import Sweep
 from spo.runs.directory import RunDirectory
 from sweep_fixtures import write_sweep
-from sweeps import scores_by_hand
+from sweeps import make_plan, make_sweep, scores_by_hand
 
 SUITES = {"fig1": "fig1", "fig4": "fig4", "fig5": "table1", "fig6": "fig6", "appendix-a": "atari35"}
 SUITES |= {"appendix-c": "layers-minibatches", "appendix-c-resnet": "atari-resnet", "width": "width"}
@@ -85,7 +85,7 @@ def refused(*arguments: str) -> str:
 
 def test_there_is_a_figure_of_every_suite():
     assert set(SUITES.values()) == set(suite_names()) - {"smoke"}
-    assert {name for name, figure in FIGURES.items() if figure.options == ("sweep",)} == set(SUITES)
+    assert {name for name, figure in FIGURES.items() if figure.options == ("sweep",)} == {*SUITES, "curves"}
 
 
 @pytest.mark.parametrize("name", SUITES)
@@ -125,6 +125,21 @@ def test_a_sweep_is_read_only_by_figures_that_show_one(tmp_path):
 
 def test_the_number_of_seeds():
     assert [seed_count(counts) for counts in ([1, 1], [3], [5, 3, 4])] == ["1 seed", "3 seeds", "3 to 5 seeds"]
+
+
+def test_any_sweep_has_its_curves_drawn(tmp_path, capsys):
+    """Also a study of one objective, whose variants differ in a setting alone."""
+    variants = {f"epsilon {value}": {"objective": "spo", "epsilon": value} for value in (0.1, 0.2, 0.3)}
+    make_sweep(tmp_path / "sweep", make_plan(variants=variants, baseline=None, seeds=2))
+    cli.dispatch(["figures", "curves", "--sweep", str(tmp_path / "sweep"), "--out", str(tmp_path)])
+    paths = capsys.readouterr().out.split()
+    assert [Path(path).name for path in paths] == [f"curves.{ending}" for ending in FORMATS]
+    text = (tmp_path / "curves.svg").read_text()
+    assert all(name in text for name in (*variants, "Hill-v0", "Dale-v0"))
+    styles = styles_for(variants).values()
+    assert len({style.colour for style in styles}) == len({style.marker for style in styles}) == 3
+    with pytest.raises(SpoError, match="figure curves needs --sweep, the directory of a sweep"):
+        cli.dispatch(["figures", "curves"])
 
 
 # Styles

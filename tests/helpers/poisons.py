@@ -150,12 +150,12 @@ def record(part: str = "settings", **changes) -> Poison:
     """A config.json with other values, sealed as if a run had written it."""
 
     def poison(run: Path) -> None:
-        record = files.unsealed((run / "config.json").read_bytes())
+        record = files.verify_checksum((run / "config.json").read_bytes())
         if changes:
             record[part] |= changes
         else:
             del record[part]
-        (run / "config.json").write_bytes(checkpoint.canonical(files.sealed(record)))
+        (run / "config.json").write_bytes(checkpoint.canonical_json(files.add_checksum(record)))
         (run / CHECKPOINT / "config.json").write_bytes((run / "config.json").read_bytes())
         reseal(run / CHECKPOINT)
 
@@ -166,13 +166,13 @@ def reseal(path: Path, **changes) -> None:
     """Recomputes what a manifest says of its files."""
     file = path / "manifest.json"
     try:
-        manifest = files.unsealed(file.read_bytes())
+        manifest = files.verify_checksum(file.read_bytes())
     except Exception:
         return  # the manifest itself is what was spoilt
     for name in manifest["files"]:
         content = (path / name).read_bytes()
         manifest["files"][name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    file.write_bytes(checkpoint.canonical(files.sealed(manifest | changes)))
+    file.write_bytes(checkpoint.canonical_json(files.add_checksum(manifest | changes)))
 
 
 def set_array(name: str, array: object) -> Poison:

@@ -138,12 +138,12 @@ def test_every_rollout_acts_with_the_newest_weights():
         observation = rollout.observation.flatten(0, 1)
         expected = run.network(observation, "params")
         torch.testing.assert_close(rollout.params.flatten(0, 1), expected, rtol=1e-4, atol=1e-5)
-        run.improve(run.advantages(rollout), 1e-3)
+        run.update(run.advantages(rollout), 1e-3)
 
 
 def test_images_are_prepared_once_for_all_epochs():
     run = training(lambda: Spaces(gym.spaces.Box(0, 255, (4, 84, 84), np.uint8), gym.spaces.Discrete(3)), **SMALL)
-    epochs, seen = run.improve.epochs, []
+    epochs, seen = run.update.epochs, []
     step = epochs.step
     epochs.step = lambda *arguments: seen.append(arguments[5]["observation"]) or step(*arguments)
     run.iterate()

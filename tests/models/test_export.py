@@ -101,9 +101,10 @@ def check_parity(policy: Policy, action: np.ndarray, params: np.ndarray, expecte
 
 
 def _has_close_choices(policy: Policy, params: np.ndarray, margin: float) -> np.ndarray:
+    """Where the two best of a choice are so close that either may be taken."""
     sizes = getattr(policy.distribution, "sizes", ())
-    parts = np.split(np.sort(params[:, :0]), 0, axis=-1) if not sizes else np.split(params, np.cumsum(sizes)[:-1], -1)
-    gaps = [np.diff(np.sort(part)[:, -2:])[:, 0] for part in parts if part.shape[-1] > 1]
+    parts = np.split(params, np.cumsum(sizes)[:-1], axis=-1) if sizes else []
+    gaps = [np.diff(np.sort(part)[:, -2:])[:, 0] for part in parts]
     return np.min(gaps, axis=0) < margin if gaps else np.zeros(len(params), bool)
 
 

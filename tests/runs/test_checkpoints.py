@@ -57,11 +57,14 @@ def grow(content: bytes, draw: random.Random) -> bytes:
 
 
 def test_every_mutation_is_noticed(run, amount, capsys):
-    """1000 flips, cuts, zeroes, swaps and additions in all files of a checkpoint: 100 % are told from the original."""
+    """1000 flips, cuts, zeroes, swaps and additions in all files of a checkpoint: 100 % are told from the original.
+
+    Its policy, which no run goes on from, has a checksum of its own.
+    """
     seed, tried = 5, 0
     draw = random.Random(seed)
-    newest = checkpoint.published(run)[0]
-    files = {path: path.read_bytes() for path in sorted(newest.iterdir())}
+    newest = checkpoint.list_checkpoints(run)[0]
+    files = {path: path.read_bytes() for path in sorted(newest.iterdir()) if path.is_file()}
     while tried < amount(1000, 10_000):
         path, original = draw.choice(list(files.items()))
         damaged = draw.choice((flip, truncate, zero, swap, grow))(original, draw)
@@ -78,7 +81,7 @@ def test_every_mutation_is_noticed(run, amount, capsys):
 
 
 def test_checkpoints_that_change_places_are_noticed(run):
-    first, second = checkpoint.published(run)
+    first, second = checkpoint.list_checkpoints(run)
     first.rename(first.with_name("aside"))
     second.rename(first)
     with pytest.raises(checkpoint.CorruptCheckpoint, match="belongs to iteration"):
@@ -86,10 +89,10 @@ def test_checkpoints_that_change_places_are_noticed(run):
 
 
 def test_what_this_version_cannot_read_is_not_read(run, monkeypatch):
-    newest = checkpoint.published(run)[0]
+    newest = checkpoint.list_checkpoints(run)[0]
     manifest, state = newest / "manifest.json", newest / "state.json"
     original, content = manifest.read_bytes(), state.read_bytes()
-    manifest.write_bytes(checkpoint.canonical(files.sealed(files.unsealed(original) | {"format": 2})))
+    manifest.write_bytes(checkpoint.canonical_json(files.add_checksum(files.verify_checksum(original) | {"format": 2})))
     with pytest.raises(checkpoint.CorruptCheckpoint, match="its format is 2, this version reads 1"):
         checkpoint.read(run, newest)
     manifest.write_bytes(original)
@@ -108,7 +111,7 @@ def test_damaged_checkpoints_of_one_name_are_all_set_aside(run):
     for aside in ("damaged-00000004", "damaged-00000004-2"):
         (run.checkpoints / "00000004").mkdir(exist_ok=True)
         (run.checkpoints / "00000004" / "manifest.json").write_text("{}")
-        assert checkpoint.newest(run)[0].iteration == 3
+        assert checkpoint.load_newest(run)[0].iteration == 3
         assert (run.checkpoints / aside).is_dir()
 
 
@@ -129,7 +132,7 @@ def test_half_a_line_is_no_row(run):
 @pytest.mark.parametrize("name", ["state.safetensors", "state.json", "manifest.json", "config.json"])
 def test_a_damaged_checkpoint_is_named_set_aside_and_the_previous_one_used(name, run, capsys):
     expected = remains(run.path)
-    newest = checkpoint.published(run)[0]
+    newest = checkpoint.list_checkpoints(run)[0]
     (newest / name).write_bytes(flip((newest / name).read_bytes(), random.Random(1)))
     run.status.unlink()
     spo.resume(run.path, quiet=True)
@@ -181,9 +184,9 @@ def test_publishing_waits_for_the_disk_in_the_right_order(run, monkeypatch):
     monkeypatch.setattr("spo.runs.checkpoint.write_file", write)
     monkeypatch.setattr(Path, "rename", calls.noted("rename", Path.rename, lambda path, _: path.name))
     monkeypatch.setattr(os, "fsync", calls.noted("fsync", os.fsync, lambda file: os.fstat(file).st_size))
-    boundary, _ = checkpoint.newest(run)
+    boundary, _ = checkpoint.load_newest(run)
     calls.clear()
-    checkpoint.publish(run, checkpoint.Snapshot(9, boundary.state, boundary.logs), keep=1)
+    checkpoint.save_checkpoint(run, checkpoint.Snapshot(9, boundary.state, boundary.logs), keep=1)
     names = [call for call in calls if call[0] != "fsync"]
     files = [("write", name) for name in ("state.safetensors", "state.json", "config.json", "manifest.json")]
     logs = [("sync", "metrics.jsonl"), ("sync", "episodes.jsonl")]
@@ -237,7 +240,7 @@ def test_a_full_disk_is_survived_at_every_write(tmp_path):
         code = process.exitcode
         assert code in (0, 2), f"write {number}"
         run = RunDirectory(out)
-        for path in checkpoint.published(run):
+        for path in checkpoint.list_checkpoints(run):
             checkpoint.read(run, path)  # nothing half written was adopted
         start_or_resume(out, "CartPole-v1", {"steps": 32 * 3})
         assert remains(out) == expected, f"write {number}"
@@ -250,7 +253,7 @@ def full(*_):
 
 
 def test_a_full_disk_is_told_in_a_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr("spo.runs.recorder.publish", full)
+    monkeypatch.setattr("spo.runs.recorder.save_checkpoint", full)
     with pytest.raises(SpoError, match="cannot be written to: No space left on device"):
         spo.train("CartPole-v1", **SHORT, out=str(tmp_path / "run"))
     status = RunDirectory(tmp_path / "run").read_status()
@@ -280,7 +283,7 @@ def test_a_disk_that_fails_once_loses_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr("spo.runs.checkpoint.sync", fail_once)
     with pytest.raises(SpoError, match="No space left on device"):
         spo.train("CartPole-v1", **SHORT | {"checkpoint_every": 3}, out=str(tmp_path / "run"))
-    assert checkpoint.newest(RunDirectory(tmp_path / "run"))[0].iteration == 3
+    assert checkpoint.load_newest(RunDirectory(tmp_path / "run"))[0].iteration == 3
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write anywhere")
@@ -298,13 +301,13 @@ def test_a_file_where_a_directory_should_be_is_told(tmp_path):
 
 def test_only_the_newest_are_kept(tmp_path):
     start_or_resume(tmp_path / "run", "CartPole-v1", {"keep": 3})
-    names = [path.name for path in checkpoint.published(RunDirectory(tmp_path / "run"))]
+    names = [path.name for path in checkpoint.list_checkpoints(RunDirectory(tmp_path / "run"))]
     assert names == ["00000008", "00000007", "00000006"]
 
 
 def kill_and_damage(run):
     run.write_status({"state": "running", "iteration": 4})
-    (checkpoint.published(run)[0] / "state.json").unlink()
+    (checkpoint.list_checkpoints(run)[0] / "state.json").unlink()
 
 
 def lose_everything(run):
@@ -318,7 +321,7 @@ def lose_everything(run):
         (lambda run: run.config.write_text("{"), "PROBLEM  config.json"),
         (lambda run: run.status.write_text("nonsense"), "PROBLEM  status.json"),
         (lambda run: run.metrics.open("a").write("{half"), "PROBLEM  metrics.jsonl: line 5 of 5 is damaged"),
-        (lambda run: (checkpoint.published(run)[0] / "state.json").unlink(), "PROBLEM  checkpoint 00000004"),
+        (lambda run: (checkpoint.list_checkpoints(run)[0] / "state.json").unlink(), "PROBLEM  checkpoint 00000004"),
         (lambda run: (run.policy / "policy.safetensors").write_bytes(b"x"), "PROBLEM  policy"),
         (lambda run: (run.checkpoints / ".new-00000005").mkdir(), "left by a process that was killed"),
         (lambda run: (run.checkpoints / "damaged-00000003").mkdir(), "set aside as damaged; it can be deleted"),

@@ -59,12 +59,12 @@ class Inject:
         training.collector.distribution = _with(training.distribution, sample=sample)
 
     def loss(self, training):
-        loss = training.improve.epochs.loss
+        loss = training.update.epochs.loss
         original = loss.inputs
         loss.inputs = lambda *arguments: {name: value * self.bad for name, value in original(*arguments).items()}
 
     def gradient(self, training):
-        stepper = training.improve.epochs.stepper
+        stepper = training.update.epochs.stepper
 
         def step(*arguments):
             with pytest.MonkeyPatch.context() as patch:
@@ -73,7 +73,7 @@ class Inject:
                 )
                 return stepper(*arguments)
 
-        training.improve.epochs.step = step
+        training.update.epochs.step = step
 
     def _poisoned(self, gradient):
         def called(*arguments):
@@ -87,7 +87,7 @@ class Inject:
         training.parameters.vector[self.place % training.parameters.vector.numel()] = self.bad
 
     def moments(self, training):
-        moment = (training.improve.epochs.adam.first, training.improve.epochs.adam.second)[self.place % 2]
+        moment = (training.update.epochs.adam.first, training.update.epochs.adam.second)[self.place % 2]
         moment[self.place % moment.numel()] = self.bad
 
 
@@ -119,7 +119,7 @@ def test_nothing_that_is_not_finite_is_ever_trained_on(tmp_path, amount, capsys)
         run = RunDirectory(out)
         status = run.read_status()
         assert (status["state"], status["checkpoint"]) == ("failed", at) and status["reason"] == str(refusal.value)
-        arrays, _ = checkpoint.split(checkpoint.newest(run)[0].state)
+        arrays, _ = checkpoint.split(checkpoint.load_newest(run)[0].state)
         assert all(np.isfinite(array).all() for array in arrays.values()), case
         assert len(run.read_metrics()) == at
     with capsys.disabled():
@@ -147,7 +147,7 @@ def test_a_bad_gradient_changes_nothing(what, bad, words):
 def test_what_the_last_step_spoils_is_noticed_in_its_iteration(what):
     """No later minibatch looks at it, and no checkpoint may hold it."""
     run = training("Pendulum-v1", envs=2, horizon=16, epochs=1, minibatches=1)
-    adam, stepper = run.improve.epochs.adam, run.improve.epochs.stepper
+    adam, stepper = run.update.epochs.adam, run.update.epochs.stepper
     tensor = {"parameters": run.parameters.vector, "first moments": adam.first, "second moments": adam.second}[what]
 
     def step(*arguments):
@@ -155,7 +155,7 @@ def test_what_the_last_step_spoils_is_noticed_in_its_iteration(what):
         tensor[-1] = BAD[0]
         return row
 
-    run.improve.epochs.step = step
+    run.update.epochs.step = step
     with pytest.raises(SpoError, match=f"training diverged: 1 of the {what} are not finite, in iteration 1"):
         run.iterate()
 
@@ -353,7 +353,7 @@ def test_a_faulty_environment_is_named_and_nothing_is_left_behind(deed, backend,
         status = run.read_status()
         assert status["state"] == "failed" and FAULTS[deed] in status["reason"] and "its step 3" in status["reason"]
     wait_for(lambda: not any(map(is_alive, workers)))
-    assert checkpoint.newest(run)[0].iteration == 1
+    assert checkpoint.load_newest(run)[0].iteration == 1
 
 
 @pytest.mark.parametrize(

@@ -142,10 +142,13 @@ def test_a_compiled_run_resumes_exactly(tmp_path):
 def test_envpool_resumes_exactly_from_its_seams(tmp_path):
     settings = {"backend": "envpool", "rebuild_every": 3, "checkpoint_every": 2, "keep": 8, "threads": 1}
     expected = whole(tmp_path, **settings)
-    names = [path.name for path in checkpoint.published(RunDirectory(tmp_path / "whole"))]
+    names = [path.name for path in checkpoint.list_checkpoints(RunDirectory(tmp_path / "whole"))]
     assert names == ["00000008", "00000006", "00000003"]  # the first seam in every two iterations, and the end
     stopped(tmp_path / "run", "CartPole-v1", settings, after=7)
-    assert [path.name for path in checkpoint.published(RunDirectory(tmp_path / "run"))] == ["00000006", "00000003"]
+    assert [path.name for path in checkpoint.list_checkpoints(RunDirectory(tmp_path / "run"))] == [
+        "00000006",
+        "00000003",
+    ]
     start_or_resume(tmp_path / "run", "CartPole-v1", settings)
     assert remains(tmp_path / "run") == expected
     cut = [row["episodes_cut"] for row in expected["metrics"]]
@@ -234,7 +237,7 @@ def test_what_cannot_be_exact_says_so(env, settings, words, tmp_path, capsys):
     assert words in capsys.readouterr().err
     status = RunDirectory(tmp_path / "run").read_status()
     assert status["state"] == "finished" and not status["exact"] and words in " ".join(status["departures"])
-    boundary, _ = checkpoint.newest(RunDirectory(tmp_path / "run"))
+    boundary, _ = checkpoint.load_newest(RunDirectory(tmp_path / "run"))
     assert boundary.state["episodes_cut"] == 2
 
 
@@ -301,9 +304,9 @@ def steps_of(tag: str, events: list) -> list[int]:
 
 def edited(run, **resolved):
     """config.json with another path, resealed as if it had been recorded."""
-    record = files.unsealed(run.config.read_bytes())
+    record = files.verify_checksum(run.config.read_bytes())
     record["resolved"] |= resolved
-    run.config.write_bytes(checkpoint.canonical(files.sealed(record)))
+    run.config.write_bytes(checkpoint.canonical_json(files.add_checksum(record)))
 
 
 def test_a_path_that_cannot_be_had_is_named(tmp_path, monkeypatch):
@@ -343,11 +346,11 @@ def test_a_run_that_an_earlier_version_recorded_is_resumed(tmp_path):
 
 def as_before(run):
     """Rewrites config.json, and the copies in checkpoints, as earlier versions wrote it."""
-    record = files.unsealed(run.config.read_bytes())
+    record = files.verify_checksum(run.config.read_bytes())
     del record["settings"]["atari_wrappers"]
     for part in ("settings", "resolved"):
         record[part]["seam_every"] = record[part].pop("rebuild_every")
-    run.config.write_bytes(checkpoint.canonical(files.sealed(record)))
+    run.config.write_bytes(checkpoint.canonical_json(files.add_checksum(record)))
 
 
 def test_a_run_killed_while_it_compiles_is_resumed(tmp_path, monkeypatch):

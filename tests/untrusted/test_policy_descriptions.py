@@ -97,7 +97,6 @@ DESCRIPTIONS = [
     Case("a table of actions", act(type="Dict", spaces=[["a", {**CHOICE, "n": 2}]])),
     Case("2⁴⁰ coins as action", act(type="MultiBinary", shape=[2**40])),
     Case("code as activation", describe(activation="__import__('os').system('true')")),
-    Case("a module as encoder", describe(encoder="poisoned:f")),
     Case("a module as normaliser", describe(normalize_observation="poisoned:f")),
     Case("a module as space", observe(type="poisoned:f")),
     Case("another format", describe(format=2)),
@@ -116,6 +115,15 @@ def is_told(case: Case, opener: str, answer: str) -> bool:
 
 def test_descriptions_of_policies(run, tmp_path, marker):
     assert find_failures(run, tmp_path / "copy", DESCRIPTIONS, ("load",), is_told) == {}
+
+
+def test_a_module_as_encoder_is_imported_only_at_the_users_word(run, tmp_path, marker):
+    cases = [Case("a module as encoder", describe(encoder="poisoned:f"))]
+
+    def asks(case: Case, opener: str, answer: str) -> bool:
+        return answer.startswith("REFUSED the policy in") and "repeat --encoder poisoned:f to import it" in answer
+
+    assert find_failures(run, tmp_path / "copy", cases, ("load",), asks) == {}
 
 
 def test_whoever_opens_a_run_tells_what_is_wrong_with_its_policy(run, tmp_path, marker):

@@ -18,9 +18,9 @@ pytestmark = needs_proc
 
 def drop_setting(name: str):
     def poison(run: Path) -> None:
-        record = files.unsealed((run / "config.json").read_bytes())
+        record = files.verify_checksum((run / "config.json").read_bytes())
         del record["settings"][name]
-        (run / "config.json").write_bytes(checkpoint.canonical(files.sealed(record)))
+        (run / "config.json").write_bytes(checkpoint.canonical_json(files.add_checksum(record)))
         shutil.rmtree(run / "checkpoints")
 
     return poison
@@ -28,7 +28,7 @@ def drop_setting(name: str):
 
 def replace_record(record: object):
     def poison(run: Path) -> None:
-        (run / "config.json").write_bytes(checkpoint.canonical(record))
+        (run / "config.json").write_bytes(checkpoint.canonical_json(record))
         shutil.rmtree(run / "checkpoints")
 
     return poison
@@ -73,8 +73,8 @@ RECORDS = [
     Case("an update that is a list", record("resolved", update=[]), "its update is []"),
     Case("a version that steers the terminal", record("versions", torch=STEER), "\\x1b"),
     Case("a list", replace_record([1]), "its own checksum"),
-    Case("an empty table", replace_record(files.sealed({})), "its settings are missing"),
-    Case("a table of lists", replace_record(files.sealed({"settings": [1]})), "its settings are missing"),
+    Case("an empty table", replace_record(files.add_checksum({})), "its settings are missing"),
+    Case("a table of lists", replace_record(files.add_checksum({"settings": [1]})), "its settings are missing"),
     Case("no seal", replace_record({"settings": {"env": "CartPole-v1"}}), "its own checksum"),
 ]  # fmt: skip
 

@@ -34,6 +34,8 @@ def test_what_is_no_plain_file(run, tmp_path, marker):
 
 def test_what_is_no_plain_size(run, tmp_path, marker):
     def is_told(case: Case, opener: str, answer: str) -> bool:
+        if case.name.endswith(" as policy") and "this is its policy after iteration" in answer:
+            return True  # without a final policy a checkpoint's is taken
         return opener != "load" or "policy" not in case.name or answer.startswith("REFUSED")
 
     assert find_failures(run, tmp_path / "copy", replace_all_by(OTHERS), ALL, is_told) == {}

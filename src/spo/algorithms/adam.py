@@ -46,7 +46,7 @@ def adam_step(
     second.copy_(torch.where(is_allowed, new_second, second))
 
 
-def adapted_learning_rate(learning_rate: Tensor, kl: Tensor, target: float) -> Tensor:
+def kl_adaptive_learning_rate(learning_rate: Tensor, kl: Tensor, target: float) -> Tensor:
     """lr/1.5 if KL > 2·target, lr·1.5 if 0 < KL < target/2, within [1e-5, 1e-2]."""
     lower = (learning_rate / 1.5).clamp(min=SMALLEST_LEARNING_RATE)
     higher = (learning_rate * 1.5).clamp(max=LARGEST_LEARNING_RATE)

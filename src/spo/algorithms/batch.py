@@ -27,11 +27,11 @@ def make_batch(
     if rollout.mask is not None:
         batch["mask"] = rollout.mask
     if successors:
-        batch |= successors_of(batch, rollout.done)
+        batch |= shift_to_next_step(batch, rollout.done)
     return {name: tensor.flatten(0, 1).to(device) for name, tensor in batch.items()}
 
 
-def successors_of(batch: Batch, done: Tensor) -> Batch:
+def shift_to_next_step(batch: Batch, done: Tensor) -> Batch:
     """For each (t, n) what belongs to (t + 1, n); no pair crosses an episode's or the rollout's end."""
     has_next = (~done).float()
     has_next[-1] = 0.0

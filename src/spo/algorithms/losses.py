@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -9,7 +10,7 @@ from torch import Tensor
 from spo.algorithms.batch import Batch
 from spo.algorithms.metrics import POLICY_STATISTICS, Stats, ratio_statistics, sample_statistics, slope_statistics
 from spo.config.config import Config
-from spo.errors import SpoError
+from spo.errors import ConfigError
 from spo.models.distributions import Distribution
 from spo.models.networks import FlatParameters
 from spo.objectives import settings_of
@@ -19,12 +20,12 @@ Feedback = dict[str, Tensor]
 """Settings that the trainer adapts, as tensors, so that a compiled step need not be compiled again."""
 
 
-def standardized(advantage: Tensor, reference: Tensor) -> Tensor:
+def normalize(advantage: Tensor, reference: Tensor) -> Tensor:
     """Minus the mean and divided by the standard deviation of the reference."""
     return (advantage - reference.mean()) / (reference.std() + 1e-8)
 
 
-def bounded(log_ratio: Tensor, largest: float = LARGEST_LOG_RATIO) -> Tensor:
+def clamp_log_ratio(log_ratio: Tensor, largest: float = LARGEST_LOG_RATIO) -> Tensor:
     """The log-ratio with its value capped and its gradient kept: no overflow, and a way back."""
     return log_ratio + (log_ratio.clamp(max=largest) - log_ratio).detach()
 
@@ -53,27 +54,26 @@ def gradient(function: Callable, variable: Tensor, *arguments) -> tuple[Tensor, 
 
 @dataclass
 class Surrogate:
-    """An objective with its settings, ready to be evaluated on a minibatch."""
+    """An objective with its settings bound, and the names of what it takes, in its order."""
 
     function: Callable[..., Tensor]
     inputs: tuple[str, ...]
-    settings: dict[str, float]
 
     @classmethod
     def of(cls, config: Config) -> "Surrogate":
         objective, values = config.resolved_objective, config.objective_settings
         own = {name: values[name] for name in settings_of(objective.function) if name != objective.fed_back}
-        return cls(objective.function, objective.inputs, own)
+        return cls(partial(objective.function, **own), objective.inputs)
 
-    def __call__(self, log_ratio: Tensor, inputs: dict[str, Tensor], feedback: Feedback) -> Tensor:
-        """f per sample, (B,); everything but the ratio comes from `inputs`."""
+    def arguments(self, log_ratio: Tensor, inputs: dict[str, Tensor]) -> list[Tensor]:
+        """What to call the function with; everything but the ratio comes from `inputs`."""
         inputs = inputs | {"ratio": log_ratio.exp(), "log_ratio": log_ratio}
-        return self.function(*[inputs[name] for name in self.inputs], **self.settings, **feedback)
+        return [inputs[name] for name in self.inputs]
 
     def slope(self, log_ratio: Tensor, inputs: dict[str, Tensor], feedback: Feedback) -> Tensor:
         """r·∂f/∂r per sample: what the objective does with each sample's probability."""
         inputs = {name: tensor.detach() for name, tensor in inputs.items()}
-        return gradient(lambda x: (self(x, inputs, feedback).sum(), ()), log_ratio)[0]
+        return gradient(lambda x: (self.function(*self.arguments(x, inputs), **feedback).sum(), ()), log_ratio)[0]
 
 
 @dataclass
@@ -90,7 +90,7 @@ class Loss:
     entropy_coef: float
     ratio_bound: float  # where no width is fed back
     value_bound: float | None
-    standardizes: bool
+    normalizes_advantage: bool
     measures_kl: bool
     masked: bool
     statistics = POLICY_STATISTICS
@@ -101,14 +101,14 @@ class Loss:
         fields = ["observation", "action", "old_log_prob", "old_value", "value_target", "advantage"]
         if self.measures_kl or {"kl", "kl_reverse"} & set(self.surrogate.inputs):
             fields.append("old_params")
-        if self.wants_successors:
+        if self.needs_next_step:
             fields += ["next_observation", "next_action", "next_old_log_prob", "next_advantage", "has_next"]
         if self.masked:
-            fields += ["mask", "next_mask"] if self.wants_successors else ["mask"]
+            fields += ["mask", "next_mask"] if self.needs_next_step else ["mask"]
         return tuple(fields)
 
     @property
-    def wants_successors(self) -> bool:
+    def needs_next_step(self) -> bool:
         return bool({"ratio_next", "advantage_next", "has_next"} & set(self.surrogate.inputs))
 
     def __call__(self, vector: Tensor, batch: Batch, feedback: Feedback) -> tuple[Tensor, Stats]:
@@ -116,13 +116,14 @@ class Loss:
         params = self.allowed(params, batch.get("mask"))
         log_ratio = self.distribution.log_prob(params, batch["action"]) - batch["old_log_prob"]
         inputs = self.inputs(vector, params, batch)
-        policy_loss = -self.surrogate(bounded(log_ratio), inputs, feedback).mean()
+        arguments = self.surrogate.arguments(clamp_log_ratio(log_ratio), inputs)
+        policy_loss = -self.surrogate.function(*arguments, **feedback).mean()
         entropy = self.distribution.entropy(params).mean()
         value_error = value_loss(value, batch["old_value"], batch["value_target"], self.value_bound)
         total = policy_loss + self.value_coef * value_error - self.entropy_coef * entropy
         stats = {"policy_loss": policy_loss, "value_loss": value_error, "entropy": entropy}
         stats |= ratio_statistics(log_ratio, feedback.get("epsilon", self.ratio_bound))
-        slope = self.surrogate.slope(bounded(log_ratio), inputs, feedback)
+        slope = self.surrogate.slope(clamp_log_ratio(log_ratio), inputs, feedback)
         stats |= slope_statistics(slope, inputs["advantage"])
         stats["samples"] = sample_statistics(log_ratio, inputs["advantage"], slope)
         if self.measures_kl:
@@ -138,11 +139,11 @@ class Loss:
             inputs["kl"] = self.distribution.kl(batch["old_params"], params)
         if "kl_reverse" in self.surrogate.inputs:
             inputs["kl_reverse"] = self.distribution.kl(params, batch["old_params"])
-        if self.wants_successors:
+        if self.needs_next_step:
             next_params = self.parameters.call(vector, batch["next_observation"], part="params")
             next_params = self.allowed(next_params, batch.get("next_mask"))
             log_ratio = self.distribution.log_prob(next_params, batch["next_action"]) - batch["next_old_log_prob"]
-            inputs["ratio_next"] = bounded(log_ratio).exp()
+            inputs["ratio_next"] = clamp_log_ratio(log_ratio).exp()
             inputs["advantage_next"] = self._standardized(batch["next_advantage"], batch)
             inputs["has_next"] = batch["has_next"]
         return inputs
@@ -155,7 +156,7 @@ class Loss:
         return params if mask is None else self.distribution.mask(params, mask)
 
     def _standardized(self, advantage: Tensor, batch: Batch) -> Tensor:
-        return standardized(advantage, batch["advantage"]) if self.standardizes else advantage
+        return normalize(advantage, batch["advantage"]) if self.normalizes_advantage else advantage
 
 
 @dataclass
@@ -177,7 +178,7 @@ class ValueLoss:
 def make_loss(parameters: FlatParameters, distribution: Distribution, config: Config, masked: bool = False) -> Loss:
     surrogate = Surrogate.of(config)
     if config.resolved_objective.needs_probabilities and distribution.is_continuous:
-        raise SpoError(
+        raise ConfigError(
             f"--objective {config.objective} is not accepted for Box actions: it weighs with the probability of an"
             " action, and a density has no scale; accepted are Discrete, MultiDiscrete and MultiBinary"
         )
@@ -190,7 +191,7 @@ def make_loss(parameters: FlatParameters, distribution: Distribution, config: Co
         entropy_coef=config.entropy_coef,
         ratio_bound=config.clip_range,
         value_bound=config.value_clip_range,
-        standardizes=config.normalize_advantage == "minibatch",
+        normalizes_advantage=config.normalize_advantage == "minibatch",
         measures_kl=config.lr_schedule == "adaptive-kl",
         masked=masked,
     )
@@ -205,18 +206,20 @@ def _check_objective(config: Config, surrogate: Surrogate) -> None:
     fed_back = config.resolved_objective.fed_back
     feedback = {fed_back: torch.tensor(config.objective_settings[fed_back])} if fed_back else {}
     try:
-        result = surrogate(samples.log(), inputs, feedback)
+        result = surrogate.function(*surrogate.arguments(samples.log(), inputs), **feedback)
         shape, is_finite = tuple(result.shape), bool(result.isfinite().all())
     except Exception as error:  # whatever a user's function raises
-        raise SpoError(f"--objective {config.objective} failed on a sample: {type(error).__name__}: {error}") from error
+        reason = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"--objective {config.objective} failed on a sample: {reason}") from error
     if shape != samples.shape:
-        raise SpoError(f"--objective {config.objective} returned shape {shape} for 6 samples; accepted is (6,)")
+        raise ConfigError(f"--objective {config.objective} returned shape {shape} for 6 samples; accepted is (6,)")
     if not is_finite:
-        raise SpoError(f"--objective {config.objective} returned a value that is not finite for ratios from 0.5 to 1.5")
+        what = "a value that is not finite for ratios from 0.5 to 1.5"
+        raise ConfigError(f"--objective {config.objective} returned {what}")
 
 
 NUMBERS_AT_ONCE = 2**23
-"""Of observations in one pass without gradients."""
+"""Observation elements per forward pass without gradients, so that activations fit the cache."""
 
 
 @torch.no_grad()
@@ -243,4 +246,5 @@ def new_params(loss: Loss, batch: Batch) -> Tensor:
 @torch.no_grad()
 def ratios(loss: Loss, batch: Batch) -> Tensor:
     """Every sample's ratio of the new policy to the old (B,), within what a float holds."""
-    return bounded(loss.distribution.log_prob(new_params(loss, batch), batch["action"]) - batch["old_log_prob"]).exp()
+    log_ratio = loss.distribution.log_prob(new_params(loss, batch), batch["action"]) - batch["old_log_prob"]
+    return clamp_log_ratio(log_ratio).exp()

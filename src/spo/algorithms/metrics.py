@@ -3,7 +3,9 @@
 import torch
 from torch import Tensor
 
-from spo.errors import SpoError
+from spo.errors import DivergenceError
+from spo.models.distributions import Distribution
+from spo.rollout import EpisodeRow, Rollout
 
 Row = dict[str, float]
 LARGEST_LOGGED_LOG_RATIO = 80.0
@@ -47,7 +49,7 @@ def slope_statistics(slope: Tensor, advantage: Tensor) -> Stats:
     }
 
 
-def summarized(names: tuple[str, ...], rows: Tensor) -> dict[str, float]:
+def summarize_minibatches(names: tuple[str, ...], rows: Tensor) -> dict[str, float]:
     """Means over the minibatches (M, statistics), maxima of those whose name says so."""
     if not torch.isfinite(rows).all():
         raise _diverged(names, rows)
@@ -55,11 +57,31 @@ def summarized(names: tuple[str, ...], rows: Tensor) -> dict[str, float]:
     return {name: maxima[i] if name.endswith("_max") else means[i] for i, name in enumerate(names)}
 
 
-def _diverged(names: tuple[str, ...], rows: Tensor) -> SpoError:
+def _diverged(names: tuple[str, ...], rows: Tensor) -> DivergenceError:
     """Names the first statistic that is not finite; the parameters are still those before that step."""
     step, column = (~torch.isfinite(rows)).nonzero()[0].tolist()
     name, value = names[column].replace("_", " "), rows[step, column].item()
-    return SpoError(f"training diverged: the {name} became {value} at minibatch {step + 1} of the iteration")
+    return DivergenceError(f"training diverged: the {name} became {value} at minibatch {step + 1} of the iteration")
+
+
+def episode_statistics(episodes: list[EpisodeRow]) -> Row:
+    """How many episodes ended in an iteration, and the means of their returns and lengths, if any did."""
+    if not episodes:
+        return {"episodes": 0}
+    count = len(episodes)
+    total_reward, length = (sum(column) for column in zip(*((one.total_reward, one.length) for one in episodes)))
+    return {"episodes": count, "return_mean": total_reward / count, "length_mean": length / count}
+
+
+def action_statistics(distribution: Distribution, rollout: Rollout) -> Row:
+    """Box actions: the share of components clipped to their bounds, and the mean standard deviation, if any."""
+    if not distribution.is_continuous:
+        return {}
+    row = {"clipped_action_fraction": distribution.clipped_fraction(rollout.action.numpy())}
+    if not distribution.has_log_std:
+        return row
+    log_std = rollout.params[..., distribution.outputs :].clamp(max=LARGEST_LOGGED_LOG_RATIO)
+    return row | {"action_std": log_std.exp().mean().item()}
 
 
 def explained_variance(value: Tensor, target: Tensor) -> float:

@@ -4,22 +4,22 @@ One step (gradient, clipping, Adam, statistics) is one function of tensors, so t
 the same code.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from spo.algorithms.adam import AdamState, adam_step, adapted_learning_rate
+from spo.algorithms.adam import AdamState, adam_step, kl_adaptive_learning_rate
 from spo.algorithms.batch import Batch
-from spo.algorithms.losses import Feedback, Loss, ValueLoss, divergences, gradient, standardized
-from spo.algorithms.metrics import summarized
+from spo.algorithms.losses import Feedback, Loss, ValueLoss, divergences, gradient, normalize
+from spo.algorithms.metrics import summarize_minibatches
 from spo.algorithms.ratio_samples import RatioSampler
 from spo.config.config import Config
 from spo.objectives import inputs_of
-from spo.runtime.signals import stop_if_asked
-from spo.runtime.torch_tuning import compiled, unguarded
+from spo.runtime.signals import raise_if_interrupted
+from spo.runtime.torch_tuning import compile_method, skip_guards
 
 
 class GradientStep:
@@ -49,7 +49,7 @@ class GradientStep:
             slope, stats = gradient(self.loss, vector, batch, feedback)
             stats["grad_norm"] = norm = slope.square().sum().sqrt()
             if "minibatch_kl" in stats:
-                learning_rate.copy_(adapted_learning_rate(learning_rate, stats["minibatch_kl"], self.kl_target))
+                learning_rate.copy_(kl_adaptive_learning_rate(learning_rate, stats["minibatch_kl"], self.kl_target))
             is_allowed = norm.isfinite()
             if self.ends_updates is not None:
                 is_allowed = is_allowed & ~self.ends_updates(stats["ratio_deviation"])
@@ -76,23 +76,32 @@ class MinibatchEpochs:
         feedback: Feedback,
         after_epoch: Callable[[Tensor, list[Tensor]], bool],
     ) -> dict[str, float]:
-        """Runs the epochs; the statistics of the minibatches that were run.
+        """Step through shuffled minibatches, epoch after epoch, and return the statistics of those that were run.
 
         After each epoch `after_epoch` is given its order of the samples and what each minibatch says of its own, and
         says whether it was enough.
         """
         if learning_rate is not None:
             self.learning_rate.fill_(learning_rate)
-        rows: list[Tensor] = []
+        rows, weights = [], self.loss.parameters.vector
         epochs, is_over = 0, False
         while epochs < self.config.epochs and not is_over:
             order = torch.from_numpy(self.generator.permutation(self.config.batch_size))
             samples: list[Tensor] = []
             with self.around_epoch():
-                is_over = self._epoch(batch, order, feedback, rows, samples)
+                for minibatch in self._minibatches(batch, order):
+                    state = (weights, self.adam.first, self.adam.second, self.learning_rate, self.adam.corrections())
+                    row, sample = self.step(*state, minibatch, feedback)
+                    rows.append(row)
+                    samples.append(sample)
+                    raise_if_interrupted()
+                    is_over = self._must_end(rows[-1])
+                    if is_over:
+                        break
+                    self.adam.count += 1
             is_over = after_epoch(order, samples) or is_over
             epochs += 1
-        return summarized(self.stepper.names, torch.stack(rows)) | {"epochs": epochs}
+        return summarize_minibatches(self.stepper.names, torch.stack(rows)) | {"epochs": epochs}
 
     def state(self) -> dict[str, object]:
         return {
@@ -112,30 +121,19 @@ class MinibatchEpochs:
 
     def compile(self, example: Batch, feedback: Feedback) -> None:
         """Compiles the step on a copy of the state, or raises what the compiler raised."""
-        step = compiled(self.stepper.__call__, self.loss.parameters.vector.device)
+        step = compile_method(self.stepper.__call__, self.loss.parameters.vector.device)
         state = (self.loss.parameters.vector, self.adam.first, self.adam.second, self.learning_rate)
         example = prepared(self.loss, example)
         minibatch = {name: example[name] for name in self.loss.fields}
         step(*(tensor.clone() for tensor in state), self.adam.corrections(), minibatch, feedback)
-        self.step, self.around_epoch = step, unguarded  # all minibatches are like the example
+        self.step, self.around_epoch = step, skip_guards  # all minibatches are like the example
 
-    def _epoch(
-        self, batch: Batch, order: Tensor, feedback: Feedback, rows: list[Tensor], samples: list[Tensor]
-    ) -> bool:
-        """One pass; permutes once and slices, which is cheaper than gathering. True if the updates must end."""
-        size, vector = self.config.minibatch_size, self.loss.parameters.vector
+    def _minibatches(self, batch: Batch, order: Tensor) -> Iterator[Batch]:
+        """Permute once and slice, which is cheaper than gathering."""
         shuffled = {name: batch[name].index_select(0, order) for name in self.loss.fields}
-        for start in range(0, len(order), size):
-            minibatch = {name: tensor[start : start + size] for name, tensor in shuffled.items()}
-            state = (vector, self.adam.first, self.adam.second, self.learning_rate, self.adam.corrections())
-            row, sample = self.step(*state, minibatch, feedback)
-            rows.append(row)
-            samples.append(sample)
-            stop_if_asked()
-            if self._must_end(rows[-1]):
-                return True
-            self.adam.count += 1
-        return False
+        for start in range(0, len(order), self.config.minibatch_size):
+            stop = start + self.config.minibatch_size
+            yield {name: tensor[start:stop] for name, tensor in shuffled.items()}
 
     def _must_end(self, row: Tensor) -> bool:
         ends_updates = self.stepper.ends_updates
@@ -151,7 +149,7 @@ class MinibatchUpdate:
         fed_back = self.objective.fed_back
         self.fed_back = {fed_back: config.objective_settings[fed_back]} if fed_back else {}
         self.ends_epochs = config.bind(self.objective.ends_epochs)
-        self.wants_successors = loss.wants_successors
+        self.needs_next_step = loss.needs_next_step
 
     def __call__(
         self,
@@ -161,7 +159,7 @@ class MinibatchUpdate:
         sampler: RatioSampler | None = None,
     ) -> dict[str, float]:
         """Improves in place and returns the iteration's statistics; `record` and `sampler` get what each epoch saw."""
-        batch = prepared(self.loss, with_batch_advantage(batch, self.config))
+        batch = prepared(self.loss, normalize_over_batch(batch, self.config))
         used = dict(self.fed_back)
 
         def after_epoch(order: Tensor, samples: list[Tensor]) -> bool:
@@ -180,11 +178,11 @@ class MinibatchUpdate:
 
     def seen_advantage(self, advantage: Tensor, order: Tensor) -> Tensor:
         """Every sample's advantage (B,) as the objective saw it in an epoch: by minibatch standardised, if at all."""
-        if not self.loss.standardizes:
+        if not self.loss.normalizes_advantage:
             return advantage
         seen = torch.empty_like(advantage)
         for chosen in order.split(self.config.minibatch_size):
-            seen[chosen] = standardized(advantage[chosen], advantage[chosen])
+            seen[chosen] = normalize(advantage[chosen], advantage[chosen])
         return seen
 
     @property
@@ -221,14 +219,14 @@ class MinibatchUpdate:
 
 
 def prepared(loss: Loss | ValueLoss, batch: Batch) -> Batch:
-    """With observations as the network reads them fastest, because every epoch reads them again."""
+    """Convert observations once to the layout that the network reads fastest."""
     names = [name for name in ("observation", "next_observation") if name in batch]
     return batch | {name: loss.parameters.network.prepared(batch[name]) for name in names}
 
 
-def with_batch_advantage(batch: Batch, config: Config) -> Batch:
+def normalize_over_batch(batch: Batch, config: Config) -> Batch:
     """Advantages standardised over the whole batch, where the settings ask for that."""
     if config.normalize_advantage != "batch":
         return batch
     names = [name for name in ("advantage", "next_advantage") if name in batch]
-    return batch | {name: standardized(batch[name], batch["advantage"]) for name in names}
+    return batch | {name: normalize(batch[name], batch["advantage"]) for name in names}

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from spo.algorithms.batch import Batch
-from spo.algorithms.losses import Loss, ValueLoss, bounded, divergences, standardized
+from spo.algorithms.losses import Loss, ValueLoss, clamp_log_ratio, divergences, normalize
 from spo.algorithms.metrics import ratio_statistics, sample_statistics, slope_statistics
 from spo.algorithms.minibatch_update import MinibatchEpochs, prepared
 from spo.algorithms.ratio_samples import RatioSampler
@@ -39,7 +39,7 @@ def conjugate_gradient(
 class TRPOUpdate:
     """Maximises mean(r·A) subject to mean KL(old‖new) ≤ δ on the full batch; the critic trains by gradient epochs."""
 
-    wants_successors = False
+    needs_next_step = False
 
     def __init__(self, loss: Loss, config: Config, generator: np.random.Generator):
         self.loss, self.config, self.parameters = loss, config, loss.parameters
@@ -57,7 +57,7 @@ class TRPOUpdate:
         """Improves in place and returns the iteration's statistics; ratios are those after the step."""
         advantage = batch["advantage"]
         if self.config.normalize_advantage != "off":
-            advantage = standardized(advantage, advantage)
+            advantage = normalize(advantage, advantage)
         batch = prepared(self.loss, batch | {"advantage": advantage})
         stats = self.policy_step(batch)
         if record:
@@ -138,7 +138,7 @@ class TRPOUpdate:
 
     def _surrogate(self, batch: Batch, params: Tensor) -> Tensor:
         with torch.enable_grad():
-            return (bounded(self._log_ratio(batch, params)).exp() * batch["advantage"]).mean()
+            return (clamp_log_ratio(self._log_ratio(batch, params)).exp() * batch["advantage"]).mean()
 
     @torch.no_grad()
     def _is_accepted(self, batch: Batch, before: float) -> bool:
@@ -150,7 +150,7 @@ class TRPOUpdate:
     def _statistics_after(self, batch: Batch) -> tuple[dict[str, float], Tensor]:
         params = self.loss.policy_params(self.parameters.vector, batch)
         log_ratio = self._log_ratio(batch, params)
-        slope = bounded(log_ratio).exp() * batch["advantage"]
+        slope = clamp_log_ratio(log_ratio).exp() * batch["advantage"]
         stats = ratio_statistics(log_ratio, self.loss.ratio_bound) | slope_statistics(slope, batch["advantage"])
         stats |= {"policy_loss": -slope.mean(), "entropy": self.loss.distribution.entropy(params).mean()}
         samples = sample_statistics(log_ratio, batch["advantage"], slope)

@@ -8,7 +8,7 @@ import os
 import sys
 
 from spo import __version__
-from spo.cli import experiments, training  # noqa: F401  (importing them registers their commands)
+from spo.cli import completion, experiments, training  # noqa: F401  (importing them registers their commands)
 from spo.cli.command import COMMANDS
 from spo.errors import SpoError, suggest
 

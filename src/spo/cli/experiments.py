@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -34,7 +35,7 @@ class BenchArguments(Execution):
     (App. C), or smoke (minutes). What this call names is run: what is done is skipped, what was stopped is resumed."""
 
     suite: Annotated[str, tyro.conf.Positional] = ""
-    """Which suite."""
+    """Which suite, or a TOML file of one's own."""
     scale: fields.OptionalNumber = None
     """A share of the suite's steps, such as 0.1."""
     steps: fields.OptionalText = None
@@ -55,32 +56,39 @@ def bench(given: BenchArguments) -> None:
     from spo.experiments.run_sweep import bench
 
     plan = restrict(read_suite(given.suite), given.scale, given.steps, given.seeds, given.tasks, given.variants)
-    out = Path(given.out or f"runs/{given.suite}")
+    out = Path(given.out or f"runs/{plan.suite}")
     bench(plan, out, given.jobs, given.executor, given.ray_address, given.retry_failed, given.dry_run)
 
 
 @dataclass(frozen=True)
 class CompareArguments(Execution):
-    """Trains several objectives side by side, one run per core; every setting of `spo train` may follow."""
+    """Trains objectives and settings side by side on one or several environments, which are named first, one run per
+    core; every setting of `spo train` may follow."""
 
-    env: Annotated[str, tyro.conf.Positional] = ""
-    """A registered Gymnasium id."""
     objectives: tuple[str, ...] = ("spo", "ppo-clip")
     """The objectives to compare."""
+    vary: tuple[str, ...] = ()
+    """Settings and their values, such as epsilon=0.1,0.2,0.3 or hidden="64 64,256 256"; several make a grid."""
     seeds: int = 1
     """How many seeds each, from 1."""
+    dry_run: bool = False
+    """Prints the plan and how long it would take, and runs nothing."""
 
 
-@command("compare ENV", "train several objectives side by side")
+@command("compare ENV...", "train objectives and settings side by side")
 def compare(words: list[str]) -> None:
-    from spo.experiments.compare import check, default_directory, plan_of
+    from spo.experiments.compare import check, critic_note, default_directory, plan_comparison, read_variation
     from spo.experiments.run_sweep import bench
 
-    given, settings = parse(CompareArguments, words, "spo compare", return_unknown_args=True)
-    check(given.objectives, given.seeds, settings)
-    configs = {name: parse_train([given.env, "--objective", name, *settings]) for name in given.objectives}
-    out = Path(given.out) if given.out else default_directory(given.env)
-    bench(plan_of(configs, given.seeds), out, given.jobs, given.executor, given.ray_address, given.retry_failed)
+    envs = list(takewhile(lambda word: not word.startswith("-"), words))
+    given, settings = parse(CompareArguments, words[len(envs) :], "spo compare", return_unknown_args=True)
+    check(envs, given.objectives, given.seeds, settings)
+    variations = [read_variation(text) for text in given.vary]
+    plan = plan_comparison(envs, given.objectives, variations, given.seeds, settings, parse_train)
+    if note := critic_note(plan, variations):
+        print(note, file=sys.stderr)
+    out = Path(given.out) if given.out else default_directory(envs)
+    bench(plan, out, given.jobs, given.executor, given.ray_address, given.retry_failed, given.dry_run)
 
 
 @dataclass(frozen=True)
@@ -114,15 +122,15 @@ def figures(words: list[str]) -> None:
 
 @dataclass(frozen=True)
 class ReportArguments:
-    """Makes a page of a sweep's results that needs nothing but itself, and results.csv beside it."""
+    """Makes a page of results that needs nothing but itself, and results.csv and curves.csv beside it."""
 
     directory: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
-    """A directory that spo bench or spo compare made."""
+    """A directory that spo bench or spo compare made, or that of one run."""
     out: Annotated[fields.OptionalText, tyro.conf.arg(aliases=["-o"])] = None
     """The page (unset: report.html in the directory)."""
 
 
-@command("report DIR", "make one page of a sweep's results (spo bench and spo compare make sweeps)", ReportArguments)
+@command("report DIR", "make one page of a sweep's results, or of one run", ReportArguments)
 def report(given: ReportArguments) -> None:
     from spo.experiments.report.page import make_report
 

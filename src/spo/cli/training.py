@@ -50,6 +50,10 @@ class ResumeArguments:
     """The run's environment, if it names a module of yours."""
     objective: fields.OptionalText = None
     """The run's objective, if it names a module of yours."""
+    encoder: fields.OptionalText = None
+    """The run's encoder, if it is a module of yours."""
+    wrapper: tuple[str, ...] = ()
+    """The run's wrappers, if it has any, word by word."""
     quiet: bool = False
     """Prints nothing but errors."""
 
@@ -58,7 +62,8 @@ class ResumeArguments:
 def resume(given: ResumeArguments) -> None:
     from spo.runs.resume import resume
 
-    resume(given.run, env=given.env, objective=given.objective, steps=given.steps, quiet=given.quiet)
+    named = {"env": given.env, "objective": given.objective, "encoder": given.encoder, "wrapper": given.wrapper}
+    resume(given.run, **named, steps=given.steps, quiet=given.quiet)
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,8 @@ class ExportArguments:
     """Where to: a name that ends in .onnx, or in .pt2 (torch.export)."""
     action_mask: bool = False
     """Whether the file takes a mask of the actions that are allowed."""
+    encoder: fields.OptionalText = None
+    """The policy's encoder, if it is a module of yours."""
 
 
 @command("export RUN FILE", "write a policy as one ONNX or torch.export file", ExportArguments)
@@ -78,7 +85,7 @@ def export(given: ExportArguments) -> None:
     from spo.models.export import export_policy, input_names
     from spo.runs.evaluate import load
 
-    policy = load(given.run)
+    policy = load(given.run, given.encoder)
     path = export_policy(policy, given.file, given.action_mask)
     names = ", ".join(input_names(policy, given.action_mask))
     print(f"{path}: {names} in, action out ({path.stat().st_size / 2**10:,.0f} KB)")
@@ -118,6 +125,10 @@ class EvalArguments:
     """Records the episodes into this .mp4 file."""
     env: fields.OptionalText = None
     """The environment, if not the run's own; needed for ids that name a module."""
+    encoder: fields.OptionalText = None
+    """The policy's encoder, if it is a module of yours."""
+    wrapper: tuple[str, ...] = ()
+    """The run's wrappers, if it has any, word by word."""
 
 
 @command("eval RUN", "play episodes with a trained policy", EvalArguments)
@@ -136,6 +147,8 @@ def evaluate(given: EvalArguments) -> None:
             deterministic=not given.stochastic,
             video=given.video,
             max_steps=given.max_steps,
+            encoder=given.encoder,
+            wrapper=given.wrapper,
             on_step=progress,
         )
     kind = "stochastic" if given.stochastic else "deterministic"

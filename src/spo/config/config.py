@@ -61,7 +61,7 @@ class Sources:
     """Where all other settings and the first weights come from."""
 
     preset: str
-    """Where the defaults come from: mujoco, atari, atari-resnet, atari-resnet-fixed (the paper's), or classic."""
+    """Where the defaults come from: mujoco, atari, atari-resnet, atari-resnet-fixed (paper), classic or dm-control."""
     paper: bool = False
     """The authors' behaviour: truncation ends the value, statistics per environment, their wrappers of Atari."""
     config: fields.OptionalText = None
@@ -116,8 +116,8 @@ class Networks:
     """Hidden layers of the value network, whatever --hidden is."""
     activation: Literal["tanh", "relu", "elu", "silu"]
     """Activation between layers."""
-    encoder: Literal["auto", "mlp", "small", "nature", "resnet18"]
-    """How images are read: auto takes nature from 36 × 36 on and small below; mlp flattens them."""
+    encoder: Annotated[str, fields.ENCODER]
+    """How images are read: auto (nature from 36 × 36 on, else small), small, nature, resnet18, mlp; or module:Class."""
     distribution: Literal["auto", "gaussian", "gaussian-state", "squashed", "beta"] = "auto"
     """How Box actions are drawn: auto is gaussian; gaussian-state has a deviation for every state; squashed, beta."""
     action_scale: Literal["auto", "off", "bounds"] = "auto"
@@ -138,6 +138,10 @@ class Environments:
     """What steps the environments: this process; also helpers that share its memory; workers alone; EnvPool."""
     env_timeout: Annotated[float, fields.interval("(0, 1000000]")] = 300.0
     """Seconds after which an environment that does not answer ends the run."""
+    on_env_error: Literal["stop", "restart"] = "stop"
+    """After an error in an environment's step: the run stops, or its episode does and the environment is made anew."""
+    wrapper: Annotated[tuple[str, ...], fields.WRAPPERS] = ()
+    """Wrappers around each environment, from the inside out: module:Class, each followed by its key=value arguments."""
     env_arg: fields.KeyValues = dataclasses.field(default_factory=dict)
     """Arguments for the environment's constructor, as key=value."""
     atari_wrappers: Literal["standard", "authors"] = "standard"
@@ -164,10 +168,16 @@ class Records:
     """Keeps ratios of some samples of every so many-th iteration for `spo watch`, in ratio_samples/ (0: none)."""
     tensorboard: bool = False
     """Also writes TensorBoard files into the run directory."""
+    track: tuple[Literal["wandb", "mlflow", "trackio", "tensorboard"], ...] = ()
+    """Experiment trackers that get the metrics too; WANDB_MODE, MLFLOW_TRACKING_URI and the like are theirs."""
     profile: bool = False
     """Ends with a table of where the time went, and the one change that would help most."""
     quiet: bool = False
     """Prints nothing but errors."""
+    verbose: bool = False
+    """Prints a table of numbers after every iteration, instead of one live line."""
+    overwrite: bool = False
+    """Lets --out name the directory of an earlier run, as long as that has no checkpoint; its files are removed."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,8 @@ from spo.errors import ConfigError
 LARGEST_LAYER, MOST_LAYERS = 2**20, 1000
 """Of a network that a setting or a file may ask for."""
 MOST_ITERATIONS = 2**31 - 1
+ENCODER_NAMES = ("auto", "mlp", "small", "nature", "resnet18")
+"""What reads images: `auto` chooses by their size, `mlp` flattens them. Else it is package.module:Class."""
 SUFFIXES = {"k": 10**3, "K": 10**3, "m": 10**6, "M": 10**6, "b": 10**9, "B": 10**9}
 UNSET = "–"
 NAMES_ELSEWHERE = {
@@ -84,6 +86,22 @@ LAYERS = Range(
 ITERATIONS = Range(
     f"whole numbers from 1 to {MOST_ITERATIONS}",
     lambda numbers: all(1 <= number <= MOST_ITERATIONS for number in numbers),
+)
+
+ENCODER = Range(
+    f"one of {', '.join(ENCODER_NAMES)}, or package.module:Class", lambda name: name in ENCODER_NAMES or ":" in name
+)
+
+
+def names_wrapper(word: str) -> bool:
+    """Tell whether a word of --wrapper names one, and is not an argument of the one before."""
+    module, colon, _ = word.partition(":")
+    return bool(colon) and "=" not in module
+
+
+WRAPPERS = Range(
+    "module:Class, each followed by its arguments as key=value",
+    lambda words: all(names_wrapper(word) or "=" in word for word in words) and all(map(names_wrapper, words[:1])),
 )
 
 

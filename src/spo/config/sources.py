@@ -1,5 +1,6 @@
 """Where settings come from, for Python and the command line alike: preset < file < --paper < what is given."""
 
+import dataclasses
 import tomllib
 from collections.abc import Callable, Mapping
 from importlib import resources
@@ -15,9 +16,22 @@ LARGEST_TOML = 2**14
 """Python reads a key of n parts in n² steps."""
 
 
-def make_config(env: str, preset: str | None = None, config: str | None = None, **settings: object) -> Config:
-    """Make a checked Config of an environment and any settings; the others come from a file and a preset."""
+def make_config(env: str | Config, preset: str | None = None, config: str | None = None, **settings: object) -> Config:
+    """Make a checked Config of an environment and any settings; the others come from a file and a preset.
+
+    A Config in place of the environment is changed in the given settings alone.
+    """
+    if isinstance(env, Config):
+        return validate(_change(env, {"preset": preset, "config": config} | settings))
     return validate(merge_sources({"env": env, "preset": preset, "config": config} | settings))
+
+
+def _change(config: Config, given: Mapping[str, object]) -> Config:
+    """Replace settings of a complete Config, into which no further source is read."""
+    given = coerce({name: value for name, value in _name_function(given).items() if not _is_unset(name, value)})
+    for name in given.keys() & {"preset", "config", "paper"}:
+        raise ConfigError(f"{name}={given[name]!r} is not accepted beside a Config: it must be given to make_config")
+    return dataclasses.replace(config, **given)
 
 
 def merge_sources(given: Mapping[str, object]) -> Config:
@@ -53,9 +67,13 @@ def _read_config_file(given: Mapping[str, object]) -> dict[str, object]:
     if "config" not in given:
         return {}
     settings = read_settings(Path(given["config"]))
-    if "objective" not in given and ":" in settings.get("objective", ""):
-        objective = settings["objective"]
-        raise ConfigError(f"--config {given['config']} names a module: repeat --objective {objective} to import it")
+    for name in ("objective", "encoder"):
+        if name not in given and ":" in settings.get(name, ""):
+            named = f"--{name} {settings[name]}"
+            raise ConfigError(f"--config {given['config']} names a module: repeat {named} to import it")
+    if "wrapper" not in given and settings.get("wrapper"):
+        named = f"--wrapper {' '.join(settings['wrapper'])}"
+        raise ConfigError(f"--config {given['config']} names a module: repeat {named} to import it")
     return settings
 
 

@@ -96,8 +96,9 @@ KINDS = {dict: "names with JSON values", bool: "true or false", str: "text", int
 
 
 def _describe_accepted(name: str, accepted: object) -> str:
-    if typing.get_origin(accepted) is Literal:
-        return "one of " + ", ".join(typing.get_args(accepted))
+    for kind in (accepted, *typing.get_args(accepted)):
+        if typing.get_origin(kind) is Literal:
+            return ("one of " if kind is accepted else "some of ") + ", ".join(typing.get_args(kind))
     if name in RANGES:
         return RANGES[name].words
     kinds = (accepted, typing.get_origin(accepted), *typing.get_args(accepted))

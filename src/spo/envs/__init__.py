@@ -58,6 +58,7 @@ class Step(NamedTuple):
     truncated: np.ndarray  # (N,) bool: cut by a limit, the task would have gone on
     final_observation: np.ndarray | None  # (N, …) before any reset; None if no episode ended
     episodes: list[Episode]  # those that ended in this step
+    restarts: int = 0  # environments that raised in this step and were made anew, where that is asked for
 
 
 class VecEnv(Protocol):

@@ -8,6 +8,8 @@ and its physics engine is its own, so long runs differ from Gymnasium's while si
 
 import warnings
 from collections.abc import Mapping
+from functools import partial
+from importlib.util import find_spec
 
 import gymnasium as gym
 import numpy as np
@@ -16,7 +18,7 @@ from spo.config.env_ids import game_of, is_atari
 from spo.envs import EpisodeStatistics, Step, VecEnvBase
 from spo.errors import EnvError
 from spo.runtime.seeding import derived_seed
-from spo.spaces import ObservationLayout
+from spo.spaces import ObservationLayout, sample_of
 
 INSTALL = "pip install 'simple-policy-optimization[envpool]'"
 ATARI = {"episodic_life": True, "repeat_action_probability": 0.0, "use_fire_reset": True, "noop_max": 30}
@@ -57,8 +59,11 @@ class EnvPoolVecEnv(VecEnvBase):
         return make_pool(self.env_id, self.settings | {"seed": derived_seed(self.seed, "envpool", self.number) % 2**31})
 
     def reset(self) -> np.ndarray:
-        self.observation, _ = self.pool.reset()
+        self.observation = self._packed(self.pool.reset()[0])
         return self.observation
+
+    def _packed(self, observation: object, count: int | None = None) -> np.ndarray:
+        return self.layout.pack_batch(observation, self.num_envs if count is None else count)
 
     def rebuild(self) -> np.ndarray:
         self.number += 1
@@ -80,6 +85,7 @@ class EnvPoolVecEnv(VecEnvBase):
         self.steps += 1
         action = action.astype(self.action_space.dtype)
         observation, reward, terminated, truncated, info = self.pool.step(action)
+        observation = self._packed(observation)
         self.episodes.add(reward)
         done = terminated | truncated
         if not done.any():
@@ -89,7 +95,7 @@ class EnvPoolVecEnv(VecEnvBase):
         episodes = [self.episodes.finish(position) for position in np.flatnonzero(done & ~goes_on).tolist()]
         final, observation = observation, observation.copy()
         ended = np.flatnonzero(done).astype(np.int32)
-        observation[ended] = self.pool.step(action[ended], ended)[0]
+        observation[ended] = self._packed(self.pool.step(action[ended], ended)[0], len(ended))
         return Step(observation, reward, terminated, truncated, final, episodes)
 
     def close(self) -> None:
@@ -112,10 +118,40 @@ def make_pool(env_id: str, settings: dict[str, object]):
         pool = envpool.make(name, "gymnasium", **settings)
     except Exception as error:
         raise EnvError(f"--backend envpool cannot make {env_id!r}: {type(error).__name__}: {error}")
-    observation_space, _ = read_spaces(pool)
-    if not isinstance(observation_space, gym.spaces.Box):
-        raise EnvError(f"--backend envpool has {env_id!r} with {observation_space}; accepted is a Box")
     return pool
+
+
+def has_only_envpool(env_id: str) -> bool:
+    """Tell whether an id is none of Gymnasium's, but one of EnvPool's."""
+    if is_atari(env_id) or ":" in env_id or env_id in gym.registry or find_spec("envpool") is None:
+        return False
+    import envpool
+
+    return env_id in envpool.list_all_envs()
+
+
+class PoolEnv(gym.Env):
+    """A single environment of EnvPool, for evaluating what Gymnasium does not have."""
+
+    def __init__(self, env_id: str, **settings):
+        self.make = partial(make_pool, env_id)
+        self.settings = {"num_envs": 1, "num_threads": 1} | settings
+        self.pool = self.make(self.settings)
+        self.observation_space, self.action_space = read_spaces(self.pool)
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[object, dict]:
+        """Make the pool anew, because it takes a seed at no other time."""
+        self.pool.close()
+        self.pool = self.make(self.settings | {"seed": 0 if seed is None else seed % 2**31})
+        return sample_of(self.pool.reset()[0], 0), {}
+
+    def step(self, action: np.ndarray) -> tuple[object, float, bool, bool, dict]:
+        action = np.asarray(action, self.action_space.dtype)[None]
+        observation, reward, terminated, truncated, _ = self.pool.step(action)
+        return sample_of(observation, 0), float(reward[0]), bool(terminated[0]), bool(truncated[0]), {}
+
+    def close(self) -> None:
+        self.pool.close()
 
 
 def read_spaces(pool) -> tuple[gym.Space, gym.Space]:

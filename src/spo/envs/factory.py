@@ -8,9 +8,9 @@ import gymnasium as gym
 from spo.config.config import Config
 from spo.config.env_ids import is_atari
 from spo.envs import VecEnv
-from spo.envs.envpool import INSTALL, EnvPoolVecEnv
+from spo.envs.envpool import INSTALL, EnvPoolVecEnv, has_only_envpool
 from spo.envs.gym_vector import GymVectorAdapter
-from spo.envs.make import EnvMaker, MakeEnv
+from spo.envs.make import EnvMaker, MakeEnv, check_maker
 from spo.envs.shared_memory import shared_envs
 from spo.envs.subproc import SubprocVecEnv
 from spo.envs.sync import SyncVecEnv
@@ -28,6 +28,10 @@ def choose_backend(config: Config, threads: int) -> tuple[str, str]:
         return config.backend, "as asked, without the authors' wrappers" if has_other_wrappers else "as asked"
     if config.atari_wrappers == "authors":
         return "gymnasium", "EnvPool does not have the authors' wrappers"
+    if config.wrapper:
+        return "gymnasium", "EnvPool takes no wrappers"
+    if has_only_envpool(config.env):
+        return "envpool", "Gymnasium does not have it"
     if config.env_arg or threads < 2:
         return "gymnasium", "the reference"
     if is_atari(config.env):
@@ -39,12 +43,18 @@ def choose_backend(config: Config, threads: int) -> tuple[str, str]:
 
 def env_maker(config: Config, env: str | MakeEnv | None = None) -> EnvMaker:
     """What makes a run's environments, for training and for evaluation: EnvPool shows what the standard wrappers do."""
+    if env is not None:
+        check_maker(env)
     wrappers = "standard" if config.backend == "envpool" else config.atari_wrappers
-    return EnvMaker(config.env if env is None else env, config.env_arg, wrappers)
+    return EnvMaker(config.env if env is None else env, config.env_arg, wrappers, config.on_env_error, config.wrapper)
 
 
 def make_envs(config: Config, maker: EnvMaker, backend: str, threads: int) -> VecEnv:
     if backend == "envpool":
+        if config.wrapper:
+            raise ConfigError(
+                f"--wrapper {' '.join(config.wrapper)} does not go with --backend envpool, which has none"
+            )
         if callable(maker.env):
             raise ConfigError("--backend envpool needs the id of an environment, not a callable that makes one")
         after_steps = config.rebuild_every and config.rebuild_every * config.horizon

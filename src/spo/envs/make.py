@@ -1,14 +1,17 @@
 """Makes single Gymnasium environments, and turns what can go wrong there into one sentence."""
 
+import importlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import gymnasium as gym
 
 from spo.config.env_ids import is_atari
+from spo.config.fields import names_wrapper, parse_key_values
 from spo.envs.atari import make_atari
+from spo.envs.envpool import PoolEnv, has_only_envpool
 from spo.errors import EnvError, SpoError
 
 MakeEnv = Callable[..., gym.Env]
@@ -22,13 +25,21 @@ class EnvMaker:
     env: str | MakeEnv
     env_arg: Mapping[str, object]
     atari_wrappers: str = "standard"
+    on_error: str = "stop"  # or "restart": what to do with one that raises in a step
+    wrappers: tuple[str, ...] = ()  # module:Class, each followed by its arguments as key=value
 
     def __call__(self, whole_games: bool = False, **keywords) -> gym.Env:
         """One environment, or a refusal."""
         return checked_env(self.made(whole_games, **keywords))
 
     def made(self, whole_games: bool = False, **keywords) -> object:
-        """What the id or the callable makes."""
+        """What the id or the callable makes, in its wrappers."""
+        made = self._bare(whole_games, **keywords)
+        for name, arguments in read_wrappers(self.wrappers):
+            made = wrap(checked_env(made), name, arguments)
+        return made
+
+    def _bare(self, whole_games: bool, **keywords) -> object:
         keywords = {**self.env_arg, **keywords}
         if callable(self.env):
             return _named_failure(lambda: self.env(**keywords), getattr(self.env, "__name__", repr(self.env)))
@@ -36,8 +47,58 @@ class EnvMaker:
             return _named_failure(
                 lambda: make_atari(self.env, whole_games, wrappers=self.atari_wrappers, **keywords), self.env
             )
+        if ":" in self.env and (kind := find_class(self.env)):
+            return _named_failure(lambda: kind(**keywords), self.env)
+        if has_only_envpool(self.env):
+            return _named_failure(lambda: PoolEnv(self.env, **keywords), self.env)
         with _quiet(self.env):
             return _named_failure(lambda: gym.make(self.env, disable_env_checker=True, **keywords), self.env)
+
+
+def check_maker(env: object) -> None:
+    """Refuse what is neither an id nor makes an environment, above all an environment itself."""
+    if isinstance(env, gym.vector.VectorEnv):
+        instead = f"pass what makes one, such as lambda: envs, with envs={env.num_envs}"
+        raise EnvError(f"a vector environment that exists already is not accepted: {instead}")
+    if isinstance(env, gym.Env):
+        instead = "a run makes several: pass its class, its id, or a function that makes one"
+        raise EnvError(f"an environment that exists already ({type(env).__name__}) is not accepted: {instead}")
+    if not isinstance(env, str) and not callable(env):
+        raise EnvError(f"environment {env!r} is not accepted: it must be an id, or a class or function that makes one")
+
+
+def find_class(env_id: str) -> MakeEnv | None:
+    """Import the module that an id names, and return the environment's class of that name, if the id is no other."""
+    module, _, name = env_id.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except Exception:
+        return None  # Gymnasium imports it again, and what it raises is put into words there
+    is_env = isinstance(found, type) and issubclass(found, gym.Env)
+    return found if is_env and name not in gym.registry else None
+
+
+def read_wrappers(words: Iterable[str]) -> list[tuple[str, dict[str, object]]]:
+    """Return each wrapper that `module:Class key=value ...` names, with its arguments."""
+    wrappers: list[tuple[str, dict[str, object]]] = []
+    for word in words:
+        if names_wrapper(word):
+            wrappers.append((word, {}))
+        else:
+            wrappers[-1][1].update(parse_key_values([word]))
+    return wrappers
+
+
+def wrap(env: gym.Env, name: str, arguments: Mapping[str, object]) -> gym.Env:
+    """Put a wrapper around an environment, or refuse what is none."""
+    module, _, attribute = name.partition(":")
+    try:
+        wrapped = getattr(importlib.import_module(module), attribute)(env, **arguments)
+    except Exception as error:  # whatever a user's module raises
+        raise EnvError(f"--wrapper {name} failed: {type(error).__name__}: {_sentence(error)}") from error
+    if not isinstance(wrapped, gym.Env):
+        raise EnvError(f"--wrapper {name} made a {type(wrapped).__name__}; accepted is what makes a gymnasium.Env")
+    return wrapped
 
 
 def checked_env(made: object) -> gym.Env:

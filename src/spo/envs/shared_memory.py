@@ -235,7 +235,7 @@ def serve(connection, make_env, indices, seed, encoder, progress, replay_limit, 
 def _reply(connection, bell: Bell, block: Block, kind: bytes, answered: tuple) -> None:
     """A step goes through memory; all else, such as numbers that are not of their space's type, as a message."""
     step, mask = answered[:2]
-    if kind == STEP and mask is None and step.observation.dtype == block.observation.dtype:
+    if kind == STEP and mask is None and not step.restarts and step.observation.dtype == block.observation.dtype:
         block.observation[...], block.reward[...] = step.observation, step.reward
         block.terminated[...], block.truncated[...] = step.terminated, step.truncated
         if step.final_observation is not None:

@@ -234,4 +234,5 @@ def merged(steps: list[Step]) -> Step:
     finals = [step.observation if step.final_observation is None else step.final_observation for step in steps]
     has_final = any(step.final_observation is not None for step in steps)
     episodes = [episode for step in steps for episode in step.episodes]
-    return Step(observation, reward, terminated, truncated, np.concatenate(finals) if has_final else None, episodes)
+    final, restarts = np.concatenate(finals) if has_final else None, sum(step.restarts for step in steps)
+    return Step(observation, reward, terminated, truncated, final, episodes, restarts)

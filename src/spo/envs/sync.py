@@ -1,7 +1,9 @@
 """Gymnasium environments stepped one after the other in this process: the reference backend."""
 
+import sys
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 
 import gymnasium as gym
 import numpy as np
@@ -9,7 +11,7 @@ import numpy as np
 from spo.envs import Episode, EpisodeStatistics, Step, VecEnvBase
 from spo.envs.make import MakeEnv, checked_env
 from spo.envs.mujoco_tasks import stepped_together
-from spo.errors import EnvError
+from spo.errors import EnvError, printable
 from spo.runtime.seeding import episode_seed
 from spo.spaces import ObservationLayout, check_maskable
 
@@ -33,6 +35,7 @@ class SyncVecEnv(VecEnvBase):
         replay_limit: int = 100_000,
         threads: int = 1,
     ):
+        self.make_env, self.restarts = make_env, 0  # since the last step ended
         self.indices, self.seed = list(indices), seed  # a part of all environments may live elsewhere
         self.num_envs = len(self.indices)
         self.envs = [checked_env(first or make_env())] + [make_env() for _ in self.indices[1:]]
@@ -65,11 +68,12 @@ class SyncVecEnv(VecEnvBase):
         final, reward, terminated, truncated = (self._together if self.task else self._one_by_one)(action)
         self.episodes.add(reward)
         self.observation, done = final, terminated | truncated
+        restarts, self.restarts = self.restarts, 0
         if not done.any():
             return Step(final, reward, terminated, truncated, None, [])
         self.observation, episodes = self._restart(final, done)
         self._forget_ended_episodes()
-        return Step(self.observation, reward, terminated, truncated, final, episodes)
+        return Step(self.observation, reward, terminated, truncated, final, episodes, restarts)
 
     def _together(self, action: np.ndarray) -> tuple[np.ndarray, ...]:
         try:
@@ -86,7 +90,11 @@ class SyncVecEnv(VecEnvBase):
             try:
                 observation, value, terminated[position], truncated[position], info = env.step(action[position])
             except (Exception, SystemExit) as error:
-                self._fail(position, f"raised {type(error).__name__}: {error}", error)
+                if not self._may_restart(position):
+                    self._fail(position, f"raised {type(error).__name__}: {error}{hint_at_old_api(error)}", error)
+                reward[position], terminated[position], truncated[position] = 0.0, False, True
+                observations.append(self._replace(position, error))
+                continue
             try:
                 reward[position] = value
             except (TypeError, ValueError) as error:
@@ -97,6 +105,20 @@ class SyncVecEnv(VecEnvBase):
         # As np.stack would, at a fraction of its cost.
         observation = np.concatenate(observations).reshape(self.num_envs, *self.layout.shape)
         return observation, reward, terminated, truncated
+
+    def _may_restart(self, position: int) -> bool:
+        """Tell whether to go on after an error: not if an episode fails in its first step, which the next would too."""
+        return getattr(self.make_env, "on_error", "stop") == "restart" and self.episodes.length[position] > 0
+
+    def _replace(self, position: int, error: BaseException) -> np.ndarray:
+        """Make an environment that raised anew, and return the last that was seen of it: a limit cut its episode."""
+        self.restarts += 1
+        told = f"environment {self.indices[position]} raised {type(error).__name__}: {error} (its step {self.steps})"
+        print(printable(f"warning: {told}; its episode is cut, and it is made anew"), file=sys.stderr, flush=True)
+        with suppress(Exception):
+            self.envs[position].close()
+        self.envs[position], self.goes_on[position] = self.make_env(), False
+        return self.observation[position]
 
     def _forget_ended_episodes(self) -> None:
         longest = self.episodes.length.max()
@@ -197,7 +219,7 @@ class SyncVecEnv(VecEnvBase):
         try:
             observation, info = self.envs[position].reset(seed=seed)
         except (Exception, SystemExit) as error:
-            self._fail(position, f"raised {type(error).__name__} in reset: {error}", error)
+            self._fail(position, f"raised {type(error).__name__} in reset: {error}{hint_at_old_api(error)}", error)
         self._tell_task(position)
         return self._packed(position, observation), info
 
@@ -222,6 +244,18 @@ class SyncVecEnv(VecEnvBase):
 
     def _fail(self, position: int, what: str, cause: Exception | None = None):
         raise EnvError(f"environment {self.indices[position]} {what} (its step {self.steps})") from cause
+
+
+def hint_at_old_api(error: BaseException) -> str:
+    """Return what to say of an error that environments of the old gym raise here."""
+    text = str(error)
+    if isinstance(error, TypeError) and "keyword argument" in text and ("'seed'" in text or "'options'" in text):
+        return "; this looks like the old gym: Gymnasium's reset takes seed and options"
+    if isinstance(error, ValueError) and "values to unpack (expected 5" in text:
+        return "; this looks like the old gym: step has to return observation, reward, terminated, truncated, info"
+    if isinstance(error, ValueError) and "values to unpack (expected 2" in text:
+        return "; this looks like the old gym: Gymnasium's reset returns observation, info"
+    return ""
 
 
 def mask_of(env: gym.Env, info: dict) -> np.ndarray | None:

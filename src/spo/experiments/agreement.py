@@ -71,12 +71,17 @@ def _comparison(results: Results, task: str, spo: str, ppo: str) -> Comparison:
 
 
 def _gain(returns: np.ndarray, others: np.ndarray, paper: float) -> Effect:
-    interval = statistics.interval(_difference, {"": returns}, {"": others})
+    interval = difference(returns, others)
     if min(len(returns), len(others)) < 2:
         return Effect(float(interval.value), paper, doubt="one seed")
     doubt = "not sure" if interval.low <= 0 <= interval.high else ""
     return Effect(float(interval.value), paper, interval, doubt)
 
 
-def _difference(scores: Scores, others: Scores) -> np.ndarray:
+def difference(returns: np.ndarray, others: np.ndarray) -> Interval:
+    """The difference of two means over the seeds, with its 95 % bootstrap interval."""
+    return statistics.interval(_subtract_means, {"": returns}, {"": others})
+
+
+def _subtract_means(scores: Scores, others: Scores) -> np.ndarray:
     return statistics.mean(scores) - statistics.mean(others)

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Iterable, Mapping
 
-from spo.experiments.plan import Plan, read_suite, suite_names
+from spo.experiments.plan import Plan, SingleRun, read_suite, suite_names
 
 
 def sweep_command(plan: Plan, out: str) -> str:
@@ -11,12 +11,12 @@ def sweep_command(plan: Plan, out: str) -> str:
     if plan.suite in suite_names():
         return shlex.join(["spo", "bench", plan.suite, *_narrowing(plan), "--out", out])
     own = [set(settings) - {"label", "objective"} for settings in plan.variants.values()]
-    if len(plan.tasks) != 1 or any(own):
+    if plan.whole or any(own) or isinstance(plan, SingleRun):
         return ""
     objectives = [str(settings.get("objective", name)) for name, settings in plan.variants.items()]
     sizes = ["--objectives", *objectives, "--seeds", str(plan.seeds), "--steps", str(plan.steps)]
     preset = ["--preset", plan.preset] if plan.preset else []
-    return shlex.join(["spo", "compare", plan.tasks[0], *sizes, *preset, *_flags(plan.settings), "--out", out])
+    return shlex.join(["spo", "compare", *plan.tasks, *sizes, *preset, *_flags(plan.settings), "--out", out])
 
 
 def _narrowing(plan: Plan) -> Iterable[str]:

@@ -15,7 +15,7 @@ from spo.errors import SpoError
 from spo.experiments import statistics
 from spo.runs.directory import RunDirectory
 from spo.runs.summary import summarize
-from spo.runtime.files import LARGEST_TEXT, canonical, compact, packed_path, parse_json, read_json, unpacked
+from spo.runtime.files import LARGEST_TEXT, canonical_json, compact, packed_path, parse_json, read_json, unpacked
 
 FORMAT = 1
 """Of the two files; another one is not read."""
@@ -169,7 +169,7 @@ def pack_history(history: History) -> dict[str, bytes]:
         "metrics": {name: _round(curve, ("mean", "max")) for name, curve in history.metrics.items()},
     }
     # No time in the header, so that the same curves give the same bytes.
-    return {SUMMARY: canonical(history.numbers), CURVES: gzip.compress(compact(curves), mtime=0)}
+    return {SUMMARY: canonical_json(history.numbers), CURVES: gzip.compress(compact(curves), mtime=0)}
 
 
 def _round(curve: Curve, names: Iterable[str]) -> dict[str, list[float | int | None]]:

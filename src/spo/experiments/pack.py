@@ -16,7 +16,7 @@ from spo.experiments.results import Result, Results
 from spo.experiments.sweep import Sweep
 from spo.runs.checkpoint import StateDict
 from spo.runs.directory import RunDirectory
-from spo.runtime.files import LARGEST_LOG, canonical, packed_path, read_bounded, sealed, write_file, writing
+from spo.runtime.files import LARGEST_LOG, add_checksum, canonical_json, packed_path, read_bounded, write_file, writing
 
 STAGING = ".packing"
 """In the target: where everything is written before any of it is put in its place."""
@@ -140,7 +140,7 @@ def _publish(target: Sweep, runs: list[Result], keeps_rows: bool) -> int:
 
 def _write_all(staged: Sweep, plan: Plan, runs: list[Result], keeps_rows: bool) -> int:
     staged.path.mkdir(parents=True)
-    write_file(staged.path / "plan.json", canonical(plan.as_json()))
+    write_file(staged.path / "plan.json", canonical_json(plan.as_json()))
     size = 0
     for run in runs:
         directory = staged.run(run.cell)
@@ -152,8 +152,8 @@ def _write_all(staged: Sweep, plan: Plan, runs: list[Result], keeps_rows: bool) 
 
 
 def _files(run: Result, target: RunDirectory, keeps_rows: bool) -> Iterator[tuple[Path, bytes]]:
-    yield target.status, canonical(run.status)
-    yield target.config, canonical(sealed(_strip_paths(run.config)))
+    yield target.status, canonical_json(run.status)
+    yield target.config, canonical_json(add_checksum(_strip_paths(run.config)))
     if not keeps_rows:
         yield from ((target.path / name, content) for name, content in pack_history(run.history).items())
         return

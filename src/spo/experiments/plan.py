@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from spo.config.fields import parse_steps
-from spo.errors import SpoError
+from spo.errors import ConfigError, SpoError
+from spo.runtime.files import read_bounded
 
 if TYPE_CHECKING:
     from spo.config.config import Config
@@ -16,6 +17,10 @@ import dataclasses
 import tomllib
 
 MOST_SEEDS = 10_000
+LARGEST_SUITE = 1_000_000
+"""Bytes of a suite's file."""
+NAMED = ("tasks", "variants")
+"""What of a plan is counted by its names."""
 EARLIER_KEYS = {"last": "final_fraction", "normalizes": "baseline", "reduced": "reductions"}
 """Keys of plans on disk that were written under other names."""
 
@@ -49,6 +54,7 @@ class Plan:
     paper: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
     reductions: tuple[str, ...] = ()
     extra: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # a suite's variants that run only if named
+    whole: Mapping[str, int] = field(default_factory=dict)  # the sizes of one's own suite, of which this is a part
 
     def cells(self) -> list[Cell]:
         """Seed by seed, so that whatever there is time for is spread over all tasks and variants."""
@@ -75,6 +81,17 @@ class Plan:
         return f"reduced: {', '.join(self.reductions)}" if self.reductions else ""
 
 
+@dataclass(frozen=True)
+class SingleRun(Plan):
+    """The plan of one run that is part of no sweep."""
+
+    seed: int = 1
+
+    def cells(self) -> list[Cell]:
+        """The run, whatever its seed."""
+        return [Cell(self.tasks[0], next(iter(self.variants)), self.seed)]
+
+
 def suite_names() -> list[str]:
     return sorted(file.name.removesuffix(".toml") for file in _files() if file.name.endswith(".toml"))
 
@@ -84,15 +101,60 @@ def _files() -> Iterator:
 
 
 def read_suite(name: str) -> Plan:
+    """A suite of the project by its name, or one's own by its file."""
+    if name.endswith(".toml"):
+        return read_own_suite(Path(name))
     if name not in suite_names():
-        raise SpoError(f"suite {name!r} is unknown; accepted: {', '.join(suite_names())}")
+        raise SpoError(f"suite {name!r} is unknown; accepted: {', '.join(suite_names())}, or a file that ends in .toml")
     return plan_from(
         tomllib.loads(resources.files("spo.experiments").joinpath("suites", f"{name}.toml").read_text()), name
     )
 
 
+def read_own_suite(path: Path) -> Plan:
+    """A suite from a TOML file: tasks, steps and variants, and what else a plan has if wanted."""
+    try:
+        values = tomllib.loads(read_bounded(path, LARGEST_SUITE).decode())
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"suite {path} cannot be read as TOML: {error}")
+    if path.stem in suite_names():
+        raise ConfigError(f"suite {path} has the name of a suite of the project; name the file otherwise")
+    try:
+        usual = {"title": path.stem, "source": "a suite of one’s own", "preset": None, "seeds": 1}
+        fixed = {"suite": path.stem, "steps": parse_steps(str(values["steps"]))}
+        plan = plan_from(usual | values | fixed, path.stem)
+        check_plan(plan)
+        check_seeds(plan.seeds)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        told = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise ConfigError(f"suite {path} is not a plan of tasks, steps and variants: {told}")
+    return dataclasses.replace(plan, whole=_sizes(vars(plan)))
+
+
+def check_plan(plan: Plan) -> None:
+    """A plan that is read may hold anything; what uses it should not have to ask."""
+    numbers = [number for row in plan.paper.values() for first, second in row.values() for number in (first, second)]
+    texts = [plan.suite, plan.title, plan.source, *plan.tasks, *plan.variants, *plan.reductions]
+    kinds = [
+        ("text", str, texts),
+        ("a whole number", int, [plan.steps, plan.seeds, *plan.whole.values()]),
+        ("a number", int | float, [plan.final_fraction, *numbers]),
+        ("a table", Mapping, [plan.settings, plan.extra, *plan.variants.values()]),
+    ]
+    for words, kind, values in kinds:
+        for value in values:
+            if not isinstance(value, kind):
+                raise TypeError(f"{value!r} stands where {words} is needed")
+    if not plan.tasks or not plan.variants or not 0 < plan.final_fraction <= 1:
+        raise ValueError("a plan has tasks, variants, and a final_fraction above 0 and at most 1")
+    if plan.baseline not in (None, *plan.variants):
+        raise ValueError(f"baseline {plan.baseline!r} is none of its variants")
+
+
 def plan_from(values: Mapping[str, object], name: str) -> Plan:
     """A plan from the table of a suite or of a plan.json, whose keys may have their earlier names."""
+    if isinstance(values["tasks"], str):
+        raise TypeError(f"{values['tasks']!r} stands where a list of tasks is needed")
     renamed = {EARLIER_KEYS.get(key, key): value for key, value in values.items()}
     return Plan(**{"suite": name} | renamed | {"tasks": tuple(values["tasks"])})
 
@@ -142,13 +204,16 @@ def _choose(flag: str, wanted: tuple[str, ...], known: tuple[str, ...]) -> tuple
 
 
 def _reductions(plan: Plan, new: Mapping) -> tuple[str, ...]:
-    sizes = {
-        "steps": (new["steps"], plan.steps),
-        "seeds": (new["seeds"], plan.seeds),
-        "tasks": (len(new["tasks"]), len(plan.tasks)),
-        "variants": (len(set(new["variants"]) & set(plan.variants)), len(plan.variants)),
-    }
-    return tuple(f"{now:,} of {full:,} {what}" for what, (now, full) in sizes.items() if now < full)
+    known = {name: own for name, own in new["variants"].items() if name in plan.variants}
+    return _differences(_sizes({**new, "variants": known}), _sizes(vars(plan)))
+
+
+def _sizes(values: Mapping) -> dict[str, int]:
+    return {name: values[name] for name in ("steps", "seeds")} | {name: len(values[name]) for name in NAMED}
+
+
+def _differences(sizes: Mapping[str, int], whole: Mapping[str, int]) -> tuple[str, ...]:
+    return tuple(f"{sizes[what]:,} of {full:,} {what}" for what, full in whole.items() if sizes[what] < full)
 
 
 def path_component(name: str) -> str:
@@ -182,7 +247,7 @@ def merge(old: Plan, new: Plan, where: str) -> Plan:
 def _fit_to_suite(plan: Plan) -> Plan:
     """Tasks and variants in the suite's order, however late they were named, and in what the plan is less."""
     if plan.suite not in suite_names():
-        return plan
+        return dataclasses.replace(plan, reductions=_differences(_sizes(vars(plan)), plan.whole))
     suite = read_suite(plan.suite)
     tasks = tuple(_sort_like(plan.tasks, suite.tasks))
     variants = {name: plan.variants[name] for name in _sort_like(plan.variants, suite.variants)}

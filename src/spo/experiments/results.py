@@ -178,6 +178,20 @@ class Results:
         return text.getvalue()
 
 
+def curves_csv(results: Results, points: int = 100) -> str:
+    """One line for each hundredth of each finished run: what the report and the figures draw, as data."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["task", "variant", "seed", "env_steps", "return", "ratio_deviation_max"])
+    for cell, run in sorted(results.runs.items()):
+        if run.history:
+            columns = run.history.return_curve(points), run.history.peak_curve("ratio_deviation_max", points)
+            steps = np.linspace(0, run.config["resolved"]["total_steps"], points + 1)[1:]
+            rows = zip(steps, *columns)
+            writer.writerows([*cell, *("" if np.isnan(value) else f"{value:.6g}" for value in row)] for row in rows)
+    return text.getvalue()
+
+
 def _curves(runs: list[Result], curves: list[np.ndarray], points: int) -> tuple[np.ndarray, np.ndarray]:
     total = max((run.config["resolved"]["total_steps"] for run in runs), default=0)
     return np.linspace(0, total, points + 1)[1:], np.array(curves).reshape(len(runs), points)

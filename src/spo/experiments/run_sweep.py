@@ -12,7 +12,7 @@ from spo.experiments.executors import Executor, execute
 from spo.experiments.executors.local import Local
 from spo.experiments.history import was_packed
 from spo.experiments.plan import Cell, Plan
-from spo.experiments.results import Results
+from spo.experiments.results import Results, curves_csv
 from spo.experiments.run_time import sort_longest_first
 from spo.experiments.sweep import Sweep
 from spo.runtime import signals
@@ -39,15 +39,21 @@ def bench(
     sweep = Sweep.begin(out, plan)
     check_settings(sweep)
     cells = find_remaining(sweep, retry_failed)
-    with signals.handled():
+    with signals.install_handlers():
         chosen = _executor(executor, sweep, slots, ray_address)
         run_cells(sweep, cells, chosen)
-    (out / "results.csv").write_text(Results(Sweep.open(out)).csv())
+    write_tables(out, Results(Sweep.open(out)))
     results = Results(sweep)
     # Elsewhere than on a terminal nothing is gained by folding lines.
     Console(width=None if sys.stdout.isatty() else WIDE).print(result_table(results))
-    print(f"results.csv and runs/ are in {out}; spo report {out} makes a page of them")
+    print(f"results.csv, curves.csv and runs/ are in {out}; spo report {out} makes a page of them")
     print_missing(results)
+
+
+def write_tables(directory: Path, results: Results) -> None:
+    """Write the numbers of all runs, and their curves, as CSV."""
+    (directory / "results.csv").write_text(results.csv())
+    (directory / "curves.csv").write_text(curves_csv(results))
 
 
 def find_remaining(sweep: Sweep, retry_failed: bool) -> list[Cell]:

@@ -1,13 +1,12 @@
 """A directory of runs that follow one plan."""
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
-from spo.errors import SpoError
-from spo.experiments.plan import Cell, Plan, merge, path_component, plan_from
+from spo.errors import CorruptRunError, SpoError
+from spo.experiments.plan import Cell, Plan, SingleRun, check_plan, merge, path_component, plan_from
 from spo.runs.directory import RunDirectory
-from spo.runtime.files import canonical, read_json, replace_file, writing
+from spo.runtime.files import canonical_json, read_json, replace_file, writing
 
 
 class Sweep:
@@ -26,7 +25,7 @@ class Sweep:
             raise SpoError(f"--out {path} is not empty and holds no plan.json; name a new directory")
         with writing(f"--out {path}"):
             path.mkdir(parents=True, exist_ok=True)
-            replace_file(file, canonical(remembered.as_json()))
+            replace_file(file, canonical_json(remembered.as_json()))
         return cls(path, plan)
 
     @classmethod
@@ -36,7 +35,7 @@ class Sweep:
         try:
             values = read_json(path / "plan.json")
             plan = plan_from(values, values["suite"])
-            _check_types(plan)
+            check_plan(plan)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SpoError(f"{path / 'plan.json'} is not a plan: {error}")
         return cls(path, plan)
@@ -46,19 +45,27 @@ class Sweep:
         return RunDirectory(self.path.joinpath("runs", *parts))
 
 
-def _check_types(plan: Plan) -> None:
-    """A plan that is read may hold anything; what uses it should not have to ask."""
-    numbers = [number for row in plan.paper.values() for first, second in row.values() for number in (first, second)]
-    texts = [plan.suite, plan.title, plan.source, *plan.tasks, *plan.variants, *plan.reductions]
-    kinds = [
-        ("text", str, texts),
-        ("a whole number", int, [plan.steps, plan.seeds]),
-        ("a number", int | float, [plan.final_fraction, *numbers]),
-        ("a table", Mapping, [plan.settings, *plan.variants.values()]),
-    ]
-    for words, kind, values in kinds:
-        for value in values:
-            if not isinstance(value, kind):
-                raise TypeError(f"{value!r} stands where {words} is needed")
-    if plan.baseline not in (None, *plan.variants):
-        raise ValueError(f"baseline {plan.baseline!r} is none of its variants")
+class LoneRun(Sweep):
+    """A run directory that is read like a sweep of one run."""
+
+    def run(self, cell: Cell) -> RunDirectory:
+        """The directory itself."""
+        return RunDirectory(self.path)
+
+
+def open_sweep_or_run(path: Path) -> Sweep:
+    """A sweep, or a single run as a sweep of one."""
+    if os.path.isfile(path / "plan.json") or not os.path.isfile(path / "config.json"):
+        return Sweep.open(path)
+    try:
+        settings = RunDirectory.open(path).read_config()["settings"]
+        env, objective, preset, steps, seed = (
+            settings[name] for name in ("env", "objective", "preset", "steps", "seed")
+        )
+        variants = {objective: {"label": objective, "objective": objective}}
+        words = {"suite": "run", "title": f"{env}: {objective}", "source": "one run"}
+        plan = SingleRun(**words, preset=preset, steps=steps, seeds=1, tasks=(env,), variants=variants, seed=seed)
+        check_plan(plan)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptRunError(f"{path / 'config.json'} is not a run's: {type(error).__name__}: {error}")
+    return LoneRun(path, plan)

@@ -50,7 +50,7 @@ def _start_or_resume(sweep: Sweep, cell: Cell, run: RunDirectory) -> None:
 
 def _wait_until_free(run: RunDirectory) -> None:
     deadline = time.monotonic() + SECONDS_TO_WAIT
-    while run.holder() and time.monotonic() < deadline:
+    while run.lock_owner() and time.monotonic() < deadline:
         time.sleep(0.2)
 
 

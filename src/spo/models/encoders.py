@@ -1,11 +1,12 @@
-"""Convolutional encoders: images in, features out."""
+"""Encoders: images in, features out; or what a module of the user's makes of any observation."""
 
+import importlib
 import math
 
 import torch
 from torch import Tensor, nn
 
-from spo.errors import SpoError
+from spo.errors import ConfigError, SpoError
 from spo.models.cpu_convolutions import ByteConv2d, SpaceToDepthConv2d
 from spo.spaces import Image, ObservationLayout
 
@@ -70,8 +71,6 @@ def resnet18(image: Image, generator: torch.Generator) -> nn.Sequential:
 
 ENCODERS = {"small": (small, 128), "nature": (nature, 512), "resnet18": (resnet18, 512)}
 """What reads an image, by name, and how many features it gives."""
-ENCODER_NAMES = ("auto", "mlp", *ENCODERS)
-"""What may be asked for: `auto` chooses by the image's size, `mlp` flattens it."""
 
 
 def encoder_for(image: Image, encoder: str) -> str:
@@ -85,6 +84,56 @@ def encoder_for(image: Image, encoder: str) -> str:
             f"--encoder nature needs images of at least 36 × 36, these have {size}; accepted: small, resnet18"
         )
     return encoder
+
+
+class OwnEncoder(nn.Module):
+    """A network of the user's own, between the packed observations (B, *shape) as floats and features (B, F).
+
+    `package.module:Class` is made as `Class(shape)`; bytes arrive divided by 255, and numbers as they are normalised.
+    """
+
+    def __init__(self, layout: ObservationLayout, name: str, generator: torch.Generator):
+        super().__init__()
+        self.name, self.scale = name, layout.images[0].scale if layout.is_image else 1.0
+        kind = find_own_encoder(name)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(generator.initial_seed())
+            try:
+                self.network = kind(layout.shape)
+                features = self(torch.zeros(2, *layout.shape))
+            except Exception as error:  # whatever the user's code raises
+                raise ConfigError(f"--encoder {name} failed on observations {layout.shape}: {error}") from error
+        if features.ndim != 2 or len(features) != 2:
+            told = f"it returned {tuple(features.shape)} for 2 observations of {layout.shape}"
+            raise ConfigError(f"--encoder {name} is not accepted: {told}; it must return (2, features)")
+        if any(True for _ in self.network.buffers()):
+            raise ConfigError(f"--encoder {name} is not accepted: it has buffers, and only parameters are saved")
+        self.outputs = features.shape[1]
+
+    def forward(self, observation: Tensor) -> Tensor:
+        return self.network(observation.to(torch.float32) * (1 / self.scale))
+
+    def prepared(self, observation: Tensor) -> Tensor:
+        return observation
+
+
+def find_own_encoder(name: str) -> type[nn.Module]:
+    """Import the class that `package.module:Class` names."""
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # whatever a user's module raises while it is imported
+        raise ConfigError(f"--encoder {name} cannot be imported: {type(error).__name__}: {error}")
+    if not (isinstance(found, type) and issubclass(found, nn.Module)):
+        raise ConfigError(f"--encoder {name} is a {type(found).__name__}; accepted is a class of torch.nn.Module")
+    return found
+
+
+def make_encoder(layout: ObservationLayout, name: str, generator: torch.Generator) -> nn.Module | None:
+    """Make what reads observations before actor and critic do; vectors are read as they are."""
+    if ":" in name:
+        return OwnEncoder(layout, name, generator)
+    return Encoder(layout, name, generator) if layout.images else None
 
 
 class Encoder(nn.Module):

@@ -9,7 +9,6 @@ import gymnasium as gym
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from spo.errors import ConfigError
 from spo.models.normalization import CLIP, EPSILON
@@ -75,8 +74,8 @@ def _choose(part: Tensor, leaf: gym.Space) -> Tensor:
         return part.to(torch.float32)
     sizes = [leaf.n] if isinstance(leaf, gym.spaces.Discrete) else leaf.nvec.ravel().tolist()
     starts = [leaf.start] if isinstance(leaf, gym.spaces.Discrete) else leaf.start.ravel().tolist()
-    columns = zip(part.reshape(len(part), -1).unbind(1), sizes, starts)
-    choices = [functional.one_hot(column.to(torch.int64) - int(start), int(size)) for column, size, start in columns]
+    columns = zip(part.reshape(-1, len(sizes)).unbind(1), sizes, starts)
+    choices = [column.unsqueeze(1) == torch.arange(int(size)) + int(start) for column, size, start in columns]
     return torch.cat(choices, dim=1).to(torch.float32)
 
 

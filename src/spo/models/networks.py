@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from spo.models.cpu_convolutions import ByteConv2d
 from spo.models.distributions import Distribution
-from spo.models.encoders import Encoder, orthogonal
+from spo.models.encoders import make_encoder, orthogonal
 from spo.spaces import ObservationLayout
 
 ACTIVATIONS: dict[str, tuple[type[nn.Module], Callable]] = {
@@ -53,7 +53,7 @@ class ActorCritic(nn.Module):
         super().__init__()
         generator = torch.Generator().manual_seed(seed)
         self.activation = activation
-        self.encoder = Encoder(layout, encoder, generator) if layout.images else None
+        self.encoder = make_encoder(layout, encoder, generator)
         inputs = self.encoder.outputs if self.encoder else layout.shape[0]
         self.actor = mlp([inputs, *hidden, distribution.outputs], activation, 0.01, generator)
         self.log_std = nn.Parameter(torch.zeros(distribution.outputs)) if distribution.has_log_std else None

@@ -9,12 +9,11 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from spo.config.fields import LARGEST_LAYER, MOST_LAYERS
+from spo.config.fields import ENCODER_NAMES, LARGEST_LAYER, MOST_LAYERS
 from spo.errors import SpoError
 from spo.models.actors import actor_for
 from spo.models.choose_distribution import ACTION_SCALES, DISTRIBUTIONS, distribution_for
 from spo.models.distributions import Distribution
-from spo.models.encoders import ENCODER_NAMES
 from spo.models.networks import ACTIVATIONS, LARGEST_NETWORK, ActorCritic
 from spo.models.normalization import ObservationNormalizer
 from spo.models.space_descriptions import describe_space, space_from
@@ -64,14 +63,17 @@ class PolicySpec:
         return fields | spaces
 
     @classmethod
-    def from_json(cls, described: dict) -> "PolicySpec":
-        """Reads a description that may come from anyone: nothing of the size that it claims is made."""
+    def from_json(cls, described: dict, encoder: str | None = None) -> "PolicySpec":
+        """Read a description that may come from anyone: nothing of the size that it claims is made.
+
+        An encoder that is a module's is imported only if the user names it too.
+        """
         described = LATER_FIELDS | described
         fields = {field.name: described[field.name] for field in dataclasses.fields(cls)}
         for name in ("hidden", "critic_hidden"):
             fields[name] = _sizes(name, described[name])
         for name, accepted in ACCEPTED.items():
-            if described[name] not in accepted:
+            if described[name] not in accepted and not (name == "encoder" and described[name] == encoder):
                 raise ValueError(f"{name} {described[name]!r} is unknown")
         for name in ("env", "objective"):
             if not isinstance(described[name], str):

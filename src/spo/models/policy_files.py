@@ -9,13 +9,17 @@ import gymnasium as gym
 import torch
 from safetensors.torch import load, save
 
-from spo.errors import SpoError
+from spo.errors import ConfigError, CorruptRunError, SpoError
 from spo.models.choose_distribution import resolve_action_scale
 from spo.models.normalization import ObservationNormalizer
 from spo.models.policy import Policy, PolicySpec
-from spo.runtime.files import LARGEST_HEADER, LARGEST_TEXT, checked_header, parse_json, read_bounded, write_json
+from spo.runtime.files import LARGEST_HEADER, LARGEST_TEXT, check_header, parse_json, read_bounded, write_json
 
 FORMAT = 1
+
+
+class EncoderNotNamed(ConfigError):
+    """A policy whose encoder is a module of the user's, who has not named it."""
 
 
 def save_policy(policy: Policy, directory: Path) -> None:
@@ -32,35 +36,61 @@ def save_policy(policy: Policy, directory: Path) -> None:
     write_json(directory / "policy.json", described | {"sha256": hashlib.sha256(content).hexdigest()}, durable=True)
 
 
-def load_policy(path: str | os.PathLike) -> Policy:
-    """The policy of a run directory or of its policy/ folder. Runs no code and imports nothing that a file names."""
-    directory = Path(path)
-    if os.path.isdir(directory / "policy"):
-        directory = directory / "policy"
-    if not os.path.exists(directory / "policy.json"):
+def load_policy(path: str | os.PathLike, encoder: str | None = None) -> Policy:
+    """The policy of a run directory or of its policy/ folder. Runs no code and imports nothing that a file names.
+
+    A policy with an encoder of your own needs its name again, `package.module:Class`.
+    """
+    return load_newest_policy(path, encoder)[0]
+
+
+def load_newest_policy(path: str | os.PathLike, encoder: str | None = None) -> tuple[Policy, Path]:
+    """The final policy of a run, or until there is one that of its newest good checkpoint; and its folder."""
+    folders = _policy_folders(Path(path))
+    if not folders:
         raise SpoError(f"{path} holds no policy: there is no policy.json in it (a run writes one when it ends)")
-    try:
-        return _loaded(directory)
-    except Exception as error:  # whatever a damaged file provokes in a parser is damage
-        raise SpoError(f"the policy in {directory} is damaged: {type(error).__name__}: {error}")
+    for folder in folders:
+        try:
+            return _loaded(folder, encoder), folder
+        except EncoderNotNamed:
+            raise
+        except Exception as error:  # whatever a damaged file provokes in a parser is damage
+            if folder == folders[-1] or folder.parent.parent.name != "checkpoints":
+                raise CorruptRunError(f"the policy in {folder} is damaged: {type(error).__name__}: {error}")
 
 
-def _loaded(directory: Path) -> Policy:
+def _policy_folders(path: Path) -> list[Path]:
+    checkpoints = sorted(path.glob("checkpoints/[0-9]*/policy"), reverse=True) if os.path.isdir(path) else []
+    return [folder for folder in (path / "policy", path, *checkpoints) if os.path.exists(folder / "policy.json")]
+
+
+def _loaded(directory: Path, encoder: str | None) -> Policy:
     """The description comes first: it says how large the tensors may be, and they must be just what it says."""
     described = parse_json(read_bounded(directory / "policy.json", LARGEST_TEXT))
     if described["format"] != FORMAT:
         raise ValueError(f"its format is {described['format']!r}, this version reads {FORMAT}")
-    spec = PolicySpec.from_json(described)
+    _check_named(directory, described["encoder"], encoder)
+    spec = PolicySpec.from_json(described, encoder)
     network = spec.blank_network()
     blanks = spec.blank_tensors(network)
     largest = LARGEST_HEADER + sum(blank.nbytes for blank in blanks.values())
     content = read_bounded(directory / "policy.safetensors", largest)
     if hashlib.sha256(content).hexdigest() != described["sha256"]:
         raise ValueError("policy.safetensors does not match the checksum in policy.json")
-    tensors = load(checked_header(content))
+    tensors = load(check_header(content))
     _check_alike(tensors, blanks)
     network.load_state_dict({name: tensors[name] for name, _ in network.named_parameters()}, assign=True)
     return Policy(_bounded(spec, tensors), network, _normalizer(described, spec, tensors))
+
+
+def _check_named(directory: Path, recorded: object, encoder: str | None) -> None:
+    """Nothing that a file names is imported unless the user names it too."""
+    if encoder is not None and ":" in encoder and encoder != recorded:
+        raise EncoderNotNamed(f"--encoder {encoder} is not that of the policy in {directory}: it has {recorded}")
+    if encoder is None and isinstance(recorded, str) and ":" in recorded:
+        raise EncoderNotNamed(
+            f"the policy in {directory} has an encoder of yours: repeat --encoder {recorded} to import it"
+        )
 
 
 def _check_alike(tensors: dict[str, torch.Tensor], blanks: dict[str, torch.Tensor]) -> None:

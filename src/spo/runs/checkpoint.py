@@ -1,9 +1,10 @@
-"""Checkpoints: a run's whole state as a directory that appears all at once, and is believed only if it proves itself.
+"""Checkpoints: a run's whole state as a directory that appears all at once, and is loaded only if its checksums match.
 
     checkpoints/00000120/state.safetensors   every array
                          state.json          every other value
                          config.json         a copy of the run's, in case that one is damaged
-                         manifest.json       size and SHA-256 of these, and how long the run's logs were
+                         policy/             the policy as it was then, which has a checksum of its own
+                         manifest.json       size and SHA-256 of the three files, and how long the run's logs were
 
 Order of publishing: write and fsync the files in a hidden directory, fsync it, rename it, fsync its parent, and only
 then remove old ones (renamed first, so that half a removal is never taken for a checkpoint). No torch here.
@@ -11,7 +12,7 @@ then remove old ones (renamed first, so that half a removal is never taken for a
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,19 +23,19 @@ from spo.runs.directory import RunDirectory
 from spo.runtime.files import (
     LARGEST_FILE,
     LARGEST_TEXT,
-    canonical,
-    checked_header,
+    add_checksum,
+    canonical_json,
+    check_header,
     parse_json,
     read_bounded,
-    sealed,
     sha256,
     sync,
-    unsealed,
+    verify_checksum,
     write_file,
 )
 
 FORMAT = 1
-ARRAYS, VALUES, CONFIG, MANIFEST = "state.safetensors", "state.json", "config.json", "manifest.json"
+ARRAYS, VALUES, CONFIG, MANIFEST, POLICY = "state.safetensors", "state.json", "config.json", "manifest.json", "policy"
 LARGEST = {ARRAYS: LARGEST_FILE, VALUES: LARGEST_TEXT, CONFIG: LARGEST_TEXT}
 SEPARATOR = "/"
 DAMAGED = "damaged-"
@@ -55,40 +56,44 @@ class Snapshot:
     logs: dict[str, int]
 
 
-def publish(run: RunDirectory, boundary: Snapshot, keep: int) -> Path:
-    """Writes a checkpoint durably, then removes all but the newest `keep`."""
+def save_checkpoint(
+    run: RunDirectory, boundary: Snapshot, keep: int, save_policy: Callable[[Path], object] | None = None
+) -> Path:
+    """Writes a checkpoint durably, with its policy if there is one, then removes all but the newest `keep`."""
     target = run.checkpoints / f"{boundary.iteration:08}"
     if not target.exists():
-        _write(run, boundary, target)
+        _write(run, boundary, target, save_policy)
     _prune(run, keep)
     return target
 
 
-def _write(run: RunDirectory, boundary: Snapshot, target: Path) -> None:
+def _write(run: RunDirectory, boundary: Snapshot, target: Path, save_policy: Callable[[Path], object] | None) -> None:
     hidden = run.checkpoints / f".new-{target.name}"
     shutil.rmtree(hidden, ignore_errors=True)
     hidden.mkdir(parents=True)
     for log in boundary.logs:
         sync(run.path / log)
     arrays, values = split(boundary.state)
-    contents = {ARRAYS: save(arrays), VALUES: canonical(values), CONFIG: run.config.read_bytes()}
+    contents = {ARRAYS: save(arrays), VALUES: canonical_json(values), CONFIG: run.config.read_bytes()}
     for name, content in contents.items():
         write_file(hidden / name, content)
     files = {name: {"bytes": len(content), "sha256": sha256(content)} for name, content in contents.items()}
+    if save_policy:
+        save_policy(hidden / POLICY)
     manifest = {"format": FORMAT, "iteration": boundary.iteration, "files": files, "logs": boundary.logs}
-    write_file(hidden / MANIFEST, canonical(sealed(manifest)))
+    write_file(hidden / MANIFEST, canonical_json(add_checksum(manifest)))
     sync(hidden)
     hidden.rename(target)
     sync(run.checkpoints)
 
 
 def _prune(run: RunDirectory, keep: int) -> None:
-    for old in published(run)[keep:]:
+    for old in list_checkpoints(run)[keep:]:
         old.rename(old.with_name(f".old-{old.name}"))
-    sweep(run)
+    remove_leftovers(run)
 
 
-def sweep(run: RunDirectory) -> None:
+def remove_leftovers(run: RunDirectory) -> None:
     """Removes what a killed process left half written or half removed."""
     for leftover in leftovers(run):
         shutil.rmtree(leftover, ignore_errors=True)
@@ -98,24 +103,24 @@ def leftovers(run: RunDirectory) -> list[Path]:
     return sorted(path for path in run.checkpoints.glob(".*-*") if path.is_dir())
 
 
-def published(run: RunDirectory) -> list[Path]:
+def list_checkpoints(run: RunDirectory) -> list[Path]:
     """The checkpoints of a run, newest first, good or not."""
     return sorted((path for path in run.checkpoints.glob("[0-9]*") if path.is_dir()), reverse=True)
 
 
-def newest(run: RunDirectory) -> tuple[Snapshot | None, list[str]]:
+def load_newest(run: RunDirectory) -> tuple[Snapshot | None, list[str]]:
     """The newest checkpoint that proves itself, and a sentence for each damaged one, which is set aside."""
     told = []
-    for path in published(run):
+    for path in list_checkpoints(run):
         try:
             return read(run, path), told
         except CorruptCheckpoint as damage:
-            aside = _set_aside(path)
+            aside = _quarantine(path)
             told.append(f"checkpoint {path.name} is damaged ({damage}); it is set aside as {aside.name}")
     return None, told
 
 
-def _set_aside(path: Path) -> Path:
+def _quarantine(path: Path) -> Path:
     aside, number = path.with_name(DAMAGED + path.name), 1
     while aside.exists():
         number += 1
@@ -126,14 +131,14 @@ def _set_aside(path: Path) -> Path:
 def read(run: RunDirectory, path: Path) -> Snapshot:
     """A checkpoint whose every byte matches its manifest, or Damage."""
     try:
-        manifest = unsealed(read_bounded(path / MANIFEST, LARGEST_TEXT))
+        manifest = verify_checksum(read_bounded(path / MANIFEST, LARGEST_TEXT))
         if manifest["format"] != FORMAT:
             raise ValueError(f"its format is {manifest['format']!r}, this version reads {FORMAT}")
         contents = {name: _proven(path / name, manifest["files"][name]) for name in LARGEST}
         if manifest["iteration"] != int(path.name):
             raise ValueError(f"it belongs to iteration {manifest['iteration']}")
         _check_logs(run, manifest["logs"])
-        state = join(load(checked_header(contents[ARRAYS])), parse_json(contents[VALUES]))
+        state = join(load(check_header(contents[ARRAYS])), parse_json(contents[VALUES]))
         return Snapshot(manifest["iteration"], state, manifest["logs"])
     except Exception as error:  # whatever a damaged file provokes in a parser is damage
         raise CorruptCheckpoint(f"{type(error).__name__}: {error}" if not isinstance(error, ValueError) else str(error))
@@ -159,6 +164,12 @@ def _check_logs(run: RunDirectory, logs: Mapping[str, int]) -> None:
         found = (run.path / name).stat().st_size if (run.path / name).exists() else 0
         if found < size:
             raise ValueError(f"{name} has {found} bytes, this checkpoint continues it from {size}")
+
+
+def drop_final_policy(run: RunDirectory, boundary: Snapshot | None) -> None:
+    """Removes the policy that an earlier end of the run left, where the checkpoint that it goes on from has its own."""
+    if boundary and (run.checkpoints / f"{boundary.iteration:08}" / POLICY / "policy.json").exists():
+        shutil.rmtree(run.policy, ignore_errors=True)
 
 
 def split(tree: StateDict, path: str = "") -> tuple[dict[str, np.ndarray], StateDict]:

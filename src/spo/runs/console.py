@@ -1,6 +1,10 @@
 """What a run says when it starts and when it ends."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
+from rich.console import Console
 
 from spo.algorithms.adam import LARGEST_LEARNING_RATE
 from spo.algorithms.metrics import Row
@@ -23,6 +27,27 @@ def announce(config: Config, choices: str) -> None:
         f" · seed {config.seed} · {config.total_steps:,} steps"
     )
     print(printable(told), choices, *_warnings(config), sep="\n", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def say_compiling(config: Config) -> Iterator[None]:
+    """Show that a compilation is under way: a spinner on a terminal, a line elsewhere."""
+    text = "compiling the update, about 20 s, cached afterwards"
+    is_live = sys.stderr.isatty() and not config.quiet
+    if not is_live:
+        say(config, text)
+    try:
+        with Console(stderr=True).status(text) if is_live else nullcontext():
+            yield
+    except KeyboardInterrupt:
+        say(config, "stopped while compiling: no step was made yet")
+        raise
+
+
+def say(config: Config, line: str) -> None:
+    """Print a line about the run, unless nothing but errors is wanted."""
+    if not config.quiet:
+        print(printable(line), file=sys.stderr, flush=True)
 
 
 def _warnings(config: Config) -> list[str]:

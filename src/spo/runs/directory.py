@@ -3,13 +3,15 @@
 import fcntl
 import json
 import os
+import shutil
 import socket
 import time
+import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from spo.errors import SpoError
+from spo.errors import ConfigError, CorruptRunError, SpoError
 from spo.runs.summary import summarize
 from spo.runtime.files import packed_path, read_json, read_rows, write_json, writing
 
@@ -35,46 +37,61 @@ class RunDirectory:
         self.ratio_samples = self.path / "ratio_samples"
         self.tensorboard = self.path / "tensorboard"
         self.lock = self.path / "lock"
+        self.traceback = self.path / "traceback.txt"
+        self.trackers = self.path / "trackers.json"
         self.logs = (self.metrics, self.episodes, self.evaluations)
         self.folders = (self.policy, self.checkpoints, self.tensorboard)
 
     @classmethod
-    def create(cls, path: str | None, name: str) -> "RunDirectory":
+    def create(cls, path: str | None, name: str, overwrite: bool = False) -> "RunDirectory":
         """A directory for a new run: the given one, or a new one under runs/."""
-        cls.check_unused(path)
+        cls.check_unused(path, overwrite)
         run = cls(path) if path else cls(_unused(Path("runs"), name))
         with writing(f"--out {run.path}"):
             run.path.mkdir(parents=True, exist_ok=True)
             (run.path / ".writable").touch()
             (run.path / ".writable").unlink()
-        run.check_plain()
+        run.check_regular_files()
         return run
 
     @classmethod
-    def check_unused(cls, path: str | None) -> None:
+    def check_unused(cls, path: str | None, overwrite: bool = False) -> None:
         run = cls(path or ".")
-        if path and (os.path.lexists(run.config) or os.path.lexists(run.metrics)):
-            raise SpoError(f"--out {path} already holds a run; name another, or continue it: spo resume {path}")
+        is_used = path and (os.path.lexists(run.config) or os.path.lexists(run.metrics))
+        if is_used and overwrite and run.has_checkpoint():
+            raise ConfigError(f"--overwrite is not accepted: the run in {path} has a checkpoint; continue or delete it")
+        if is_used and not overwrite:
+            raise ConfigError(f"--out {path} already holds a run; name another, or continue it: spo resume {path}")
 
     @classmethod
     def open(cls, path: str | os.PathLike) -> "RunDirectory":
         run = cls(path)
         if not os.path.isfile(run.config):
-            raise SpoError(f"{run.path} is not a run directory: it has no config.json")
-        run.check_plain()
+            raise CorruptRunError(f"{run.path} is not a run directory: it has no config.json")
+        run.check_regular_files()
         return run
 
-    def strangers(self) -> list[Path]:
+    def has_checkpoint(self) -> bool:
+        return any(self.checkpoints.glob("[0-9]*")) or self.policy.exists()
+
+    def clear(self) -> None:
+        """Removes what an earlier run without a checkpoint left here, and nothing else."""
+        for path in (self.config, self.status, self.evaluation, self.traceback, self.trackers, *self.logs):
+            path.unlink(missing_ok=True)
+        for folder in (self.checkpoints, self.tensorboard, self.ratios):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def unexpected_entries(self) -> list[Path]:
         """What no run leaves, such as links, pipes and devices: what is written through them lands elsewhere."""
-        files = (self.config, self.status, self.evaluation, self.lock, *self.logs)
+        files = (self.config, self.status, self.evaluation, self.lock, self.traceback, self.trackers, *self.logs)
         wrong = [path for path in files if path.is_dir()] + [path for path in self.folders if path.is_file()]
         links = [path for path in self.path.rglob("*") if path.is_symlink() or not (path.is_file() or path.is_dir())]
         return sorted(wrong + links)
 
-    def check_plain(self) -> None:
-        if strangers := self.strangers():
+    def check_regular_files(self) -> None:
+        if strangers := self.unexpected_entries():
             accepted = "accepted are plain files and directories, and no links, pipes or devices"
-            raise SpoError(f"{strangers[0]} is not what a run leaves there: {accepted}")
+            raise CorruptRunError(f"{strangers[0]} is not what a run leaves there: {accepted}")
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -92,7 +109,7 @@ class RunDirectory:
             file.flush()
             yield
 
-    def holder(self) -> str | None:
+    def lock_owner(self) -> str | None:
         """Who holds the lock, if anyone does."""
         if not self.lock.is_file():
             return None
@@ -120,6 +137,11 @@ class RunDirectory:
         """How long each log is, which is what a checkpoint remembers of it."""
         return {path.name: path.stat().st_size for path in self.logs if path.exists()}
 
+    def keep_traceback(self, error: BaseException) -> None:
+        """Writes an error with its causes and all their lines, for who looks for its origin; a full disk hides none."""
+        with suppress(OSError):
+            self.traceback.write_text("".join(traceback.format_exception(error)))
+
     def write_status(self, status: dict[str, object]) -> None:
         write_json(self.status, status)
 
@@ -141,7 +163,7 @@ class RunDirectory:
         try:
             return summarize(metrics, episodes, config["resolved"]["total_steps"])
         except (LookupError, TypeError, ValueError, ArithmeticError) as error:
-            raise SpoError(f"the logs of {self.path} are damaged: {type(error).__name__}: {error}")
+            raise CorruptRunError(f"the logs of {self.path} are damaged: {type(error).__name__}: {error}")
 
 
 def _with_todays_names(row: dict) -> dict:

@@ -5,13 +5,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from spo.errors import SpoError, printable
-from spo.models.policy_files import load_policy
+from spo.errors import CorruptRunError, SpoError, printable
+from spo.models.policy_files import EncoderNotNamed, load_policy
 from spo.runs import checkpoint
 from spo.runs.checkpoint import CorruptCheckpoint
 from spo.runs.directory import RunDirectory
-from spo.runs.record import read_record
-from spo.runtime.files import LARGEST_LOG, LARGEST_TEXT, read_bounded
+from spo.runs.record import RunRecord
+from spo.runtime.files import LARGEST_LOG, read_bounded
 
 Finding = tuple[bool, str]
 """Whether all is well, and a sentence."""
@@ -21,7 +21,7 @@ def examine(run: str | os.PathLike) -> bool:
     """Prints a line for each part of the run; whether all of them are well."""
     directory = RunDirectory(run)
     if not os.path.isdir(directory.path):
-        raise SpoError(f"{run} is not a directory; accepted is the directory of a run")
+        raise CorruptRunError(f"{run} is not a directory; accepted is the directory of a run")
     findings = list(all_findings(directory))
     for is_well, sentence in findings:
         print(f"{'ok     ' if is_well else 'PROBLEM'}  {printable(sentence)}")
@@ -37,7 +37,7 @@ def all_findings(run: RunDirectory) -> Iterator[Finding]:
             yield _log(path)
     yield from _checkpoints(run)
     yield from _remains(run)
-    for path in run.strangers():
+    for path in run.unexpected_entries():
         yield False, f"{path.relative_to(run.path)}: it is not what a run leaves there"
     if run.policy.exists():
         yield _policy(run)
@@ -45,9 +45,9 @@ def all_findings(run: RunDirectory) -> Iterator[Finding]:
 
 def advice(run: RunDirectory, findings: list[Finding]) -> str:
     """The one thing to do next."""
-    if holder := run.holder():
+    if holder := run.lock_owner():
         return f"the run is going on ({holder}): nothing to do"
-    if run.strangers():
+    if run.unexpected_entries():
         return "nothing is resumed or evaluated here before what no run leaves is gone"
     state, good = _state(run), _good_checkpoints(run)
     if not findings[0][0] and not good:
@@ -60,7 +60,7 @@ def advice(run: RunDirectory, findings: list[Finding]) -> str:
 
 def _config(run: RunDirectory) -> Finding:
     try:
-        settings = read_record(read_bounded(run.config, LARGEST_TEXT))["settings"]
+        settings = RunRecord.read(run).settings
         return True, f"config.json: {settings['env']}, {settings['objective']}, seed {settings['seed']}"
     except (OSError, ValueError, RecursionError) as error:
         remedy = "resuming restores it from a checkpoint" if _good_checkpoints(run) else "it cannot be restored"
@@ -75,7 +75,7 @@ def _status(run: RunDirectory) -> Finding:
 
 
 def _told_status(run: RunDirectory, status: dict) -> Finding:
-    state, holder = status.get("state"), run.holder()
+    state, holder = status.get("state"), run.lock_owner()
     if state == "running" and not holder:
         return False, f"status.json: the run was killed after iteration {status['iteration']}"
     reason = f" ({status['reason']})" if status.get("reason") else ""
@@ -97,7 +97,7 @@ def _log(path: Path) -> Finding:
 
 
 def _checkpoints(run: RunDirectory) -> Iterator[Finding]:
-    for path in checkpoint.published(run):
+    for path in checkpoint.list_checkpoints(run):
         try:
             checkpoint.read(run, path)
             yield True, f"checkpoint {path.name}"
@@ -106,7 +106,7 @@ def _checkpoints(run: RunDirectory) -> Iterator[Finding]:
 
 
 def _good_checkpoints(run: RunDirectory) -> list[Path]:
-    return [path for path, (is_well, _) in zip(checkpoint.published(run), _checkpoints(run)) if is_well]
+    return [path for path, (is_well, _) in zip(checkpoint.list_checkpoints(run), _checkpoints(run)) if is_well]
 
 
 def _remains(run: RunDirectory) -> Iterator[Finding]:
@@ -120,6 +120,8 @@ def _policy(run: RunDirectory) -> Finding:
     try:
         load_policy(run.policy)
         return True, "policy: loads"
+    except EncoderNotNamed:
+        return True, "policy: has an encoder of yours, which is not imported here"
     except SpoError as refusal:
         return False, f"policy: {refusal}; resuming an unfinished run writes it again"
 

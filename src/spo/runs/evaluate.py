@@ -1,24 +1,31 @@
 """What a program does with a run: load its policy, evaluate it."""
 
 import os
+import sys
+from collections.abc import Sequence
 
 from spo.config.env_ids import names_module
 from spo.config.validation import check_range, config_from_dict
 from spo.envs.factory import env_maker
 from spo.envs.make import MakeEnv
-from spo.errors import SpoError
+from spo.errors import ConfigError, CorruptRunError
 from spo.evaluation import Evaluation, OnStep, evaluate_policy
 from spo.models.policy import Policy
-from spo.models.policy_files import load_policy
-from spo.runs.checkpoint import StateDict
+from spo.models.policy_files import load_newest_policy
 from spo.runs.directory import RunDirectory
-from spo.runs.record import read_record
-from spo.runtime.files import LARGEST_TEXT, read_bounded, write_json, writing
+from spo.runs.record import RunRecord, check_wrappers_repeated
+from spo.runtime.files import write_json, writing
 
 
-def load(run: str | os.PathLike) -> Policy:
-    """The policy of a run directory. Runs no code and imports nothing that a file names."""
-    return load_policy(run)
+def load(run: str | os.PathLike, encoder: str | None = None) -> Policy:
+    """The policy of a run directory: the final one, or until there is one that of the newest checkpoint, which is told.
+
+    Runs no code and imports nothing that a file names: an encoder that is a module of yours must be named again.
+    """
+    policy, folder = load_newest_policy(run, encoder)
+    if folder.parent.parent.name == "checkpoints" and folder.parent.name.isdecimal():
+        print(f"{run} has not finished: this is its policy after iteration {int(folder.parent.name)}", file=sys.stderr)
+    return policy
 
 
 def evaluate(
@@ -30,19 +37,22 @@ def evaluate(
     deterministic: bool = True,
     video: str | None = None,
     max_steps: int | None = None,
+    encoder: str | None = None,
+    wrapper: Sequence[str] = (),
     on_step: OnStep = lambda episode, step: None,
 ) -> Evaluation:
     """Plays episodes with a run's frozen policy and writes evaluation.json into the run directory."""
     if episodes < 1:
-        raise SpoError(f"--episodes {episodes} is not accepted: it must be a whole number of at least 1")
+        raise ConfigError(f"--episodes {episodes} is not accepted: it must be a whole number of at least 1")
     if max_steps is not None and max_steps < 1:
-        raise SpoError(f"--max-steps {max_steps} is not accepted: it must be a whole number of at least 1")
+        raise ConfigError(f"--max-steps {max_steps} is not accepted: it must be a whole number of at least 1")
     check_range("seed", seed)
     directory = RunDirectory.open(run)
     settings = _settings(directory)
     if env is None:
         env = _safe_id(settings)
-    policy = load_policy(run)
+    check_wrappers_repeated(settings, wrapper)
+    policy = load(run, encoder)
     maker = env_maker(config_from_dict(settings), env)
     result = evaluate_policy(policy, maker, episodes, seed, deterministic, video, max_steps, on_step)
     with writing(str(directory.evaluation)):
@@ -50,15 +60,16 @@ def evaluate(
     return result
 
 
-def _settings(directory: RunDirectory) -> StateDict:
+def _settings(directory: RunDirectory) -> dict[str, object]:
     try:
-        return read_record(read_bounded(directory.config, LARGEST_TEXT))["settings"]
+        return RunRecord.read(directory).settings
     except (OSError, ValueError, RecursionError) as error:
-        raise SpoError(f"{directory.config} is damaged: {error}")
+        raise CorruptRunError(f"{directory.config} is damaged: {error}")
 
 
-def _safe_id(settings: StateDict) -> str:
+def _safe_id(settings: dict[str, object]) -> str:
     """What names a module would import it: that needs the user's word, not the file's."""
     if names_module([settings["env"], settings["env_arg"]]):
-        raise SpoError(f"environment {settings['env']!r} names a module to import; repeat it with --env to allow that")
+        remedy = "repeat it with --env to allow that"
+        raise ConfigError(f"environment {settings['env']!r} names a module to import; {remedy}")
     return settings["env"]

@@ -1,6 +1,7 @@
 """Where the numbers of a run go: JSONL files, the console, TensorBoard. Each metric is defined in docs/metrics.md."""
 
 import json
+import shutil
 import sys
 import time
 from collections import deque
@@ -11,17 +12,22 @@ from rich.live import Live
 from rich.text import Text
 
 from spo.algorithms.metrics import Row
-from spo.errors import SpoError
+from spo.errors import ConfigError
 from spo.runs.directory import RunDirectory
 from spo.runtime.formatting import clock
 
 
 class Logger(Protocol):
-    """Takes one metrics row and the episodes that ended in its iteration."""
+    """Where the numbers of a run go. Yours is one too: `spo.train(..., loggers=[MyLogger()])`."""
 
-    def write(self, row: Row, episodes: list[Row]) -> None: ...
+    def write(self, row: Row, episodes: list[Row]) -> None:
+        """Take an iteration's row of metrics and the episodes that ended in it."""
 
-    def close(self) -> None: ...
+    def rewind(self, rows: list[Row], episodes: list[Row]) -> None:
+        """Go back to these: the run resumes after them, and what was written later does not count."""
+
+    def close(self) -> None:
+        """Called once, however the run ends."""
 
 
 class JsonlLogger:
@@ -35,6 +41,9 @@ class JsonlLogger:
         self.episodes.flush()
         self.metrics.write(_line(row))
         self.metrics.flush()
+
+    def rewind(self, rows: list[Row], episodes: list[Row]) -> None:
+        """Nothing to do: these files are what the rows were read from."""
 
     def close(self) -> None:
         self.metrics.close()
@@ -65,18 +74,34 @@ class TensorBoardLogger:
     FED_BACK = {"epsilon": "charts/epsilon", "beta": "charts/beta"}
     """Only in rows of objectives that adapt them."""
 
+    OPTIONAL = {
+        "action_std": "train/std",
+        "eval_return_mean": "eval/mean_reward",
+        "eval_length_mean": "eval/mean_ep_length",
+    }
+    """Where rows have them, under Stable-Baselines3's names."""
+
     def __init__(self, run: RunDirectory):
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
-            raise SpoError("--tensorboard needs: pip install 'simple-policy-optimization[tensorboard]'")
-        self.writer = SummaryWriter(run.tensorboard)
+            raise ConfigError("--tensorboard needs: pip install 'simple-policy-optimization[tensorboard]'")
+        self._open = lambda: SummaryWriter(run.tensorboard)
+        self.writer, self.run = self._open(), run
         self.started = run.config.stat().st_mtime
 
     def write(self, row: Row, episodes: list[Row]) -> None:
-        fed_back = {name: tag for name, tag in self.FED_BACK.items() if name in row}
-        for name, tag in (self.LOSSES | fed_back).items():
-            self.writer.add_scalar(tag, row[name], row["env_steps"], walltime=self.started + row["wall_time"])
+        for tag, value in tag_metrics(row).items():
+            self.writer.add_scalar(tag, value, row["env_steps"], walltime=self.started + row["wall_time"])
+        self.write_episodes(episodes)
+
+    def rewind(self, rows: list[Row], episodes: list[Row]) -> None:
+        """Write the event files again: theirs have no place at which they could be cut."""
+        self.writer.close()
+        shutil.rmtree(self.run.tensorboard, ignore_errors=True)
+        self.writer = self._open()
+        for row in rows:
+            self.write(row, [])
         self.write_episodes(episodes)
 
     def write_episodes(self, episodes: list[Row]) -> None:
@@ -88,27 +113,42 @@ class TensorBoardLogger:
         self.writer.close()
 
 
+def tag_metrics(row: Row) -> dict[str, float]:
+    """A row's numbers under the tags that TensorBoard has them under."""
+    names = TensorBoardLogger.LOSSES | TensorBoardLogger.FED_BACK | TensorBoardLogger.OPTIONAL
+    return {tag: row[name] for name, tag in names.items() if name in row}
+
+
+def tag_row(row: Row) -> dict[str, float]:
+    """The same with the episodes' means, for trackers that take one point per iteration."""
+    means = {"return_mean": "charts/episodic_return", "length_mean": "charts/episodic_length"}
+    return tag_metrics(row) | {tag: row[name] for name, tag in means.items() if name in row}
+
+
 class ProgressLogger:
-    """A live line on a terminal, a plain line now and then elsewhere."""
+    """A live line on a terminal, a plain line now and then elsewhere; what matters most fits 80 columns."""
 
     SECONDS_BETWEEN_LINES = 10.0
 
     def __init__(self, total_steps: int):
         self.total_steps = total_steps
-        self.returns = deque(maxlen=20)
+        self.returns, self.evaluation = deque(maxlen=20), None
         self.live = Live(console=Console(stderr=True), auto_refresh=False) if sys.stderr.isatty() else None
         self.last_line = time.monotonic()
-        if self.live:
-            self.live.start()
 
     def write(self, row: Row, episodes: list[Row]) -> None:
         self.returns.extend(episode["return"] for episode in episodes)
+        self.evaluation = row.get("eval_return_mean", self.evaluation)
         line = self._line(row)
         if self.live:
+            self.live.start()  # once is enough, and before the first row there is nothing to show
             self.live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
         elif time.monotonic() - self.last_line > self.SECONDS_BETWEEN_LINES:
             self.last_line = time.monotonic()
             print(line, file=sys.stderr, flush=True)
+
+    def rewind(self, rows: list[Row], episodes: list[Row]) -> None:
+        self.returns.extend(episode["return"] for episode in episodes)
 
     def close(self) -> None:
         if self.live:
@@ -117,12 +157,77 @@ class ProgressLogger:
     def _line(self, row: Row) -> str:
         steps, speed = row["env_steps"], row["env_steps"] / row["wall_time"]
         parts = [
-            f"{steps:,} of {self.total_steps:,} steps",
-            f"{speed:,.0f} steps/s",
-            f"{clock((self.total_steps - steps) / speed)} left",
             f"return {sum(self.returns) / len(self.returns):.1f}" if self.returns else "return –",
             f"ratio deviation {row['ratio_deviation']:.3g}",
+            f"{clock((self.total_steps - steps) / speed)} left",
+            f"{steps:,} of {self.total_steps:,} steps",
+            f"{speed:,.0f} steps/s",
             f"KL {row['kl']:.2g}",
         ]
+        parts += [f"evaluation {self.evaluation:.1f}"] if self.evaluation is not None else []
         parts += [f"ε {row['epsilon']:.3g}"] if "epsilon" in row else []
         return " · ".join(parts)
+
+
+class TableLogger:
+    """After every iteration the table of numbers that users of Stable-Baselines3 know, with `--verbose`."""
+
+    EPISODES = 100
+    GROUPS = {
+        "time": {
+            "fps": "steps_per_second",
+            "iterations": "iteration",
+            "time_elapsed": "wall_time",
+            "total_timesteps": "env_steps",
+        },
+        "eval": {"mean_ep_length": "eval_length_mean", "mean_reward": "eval_return_mean"},
+        "train": {
+            "kl": "kl",
+            "ratio_deviation": "ratio_deviation",
+            "clip_fraction": "clip_fraction",
+            "epsilon": "epsilon",
+            "entropy": "entropy",
+            "explained_variance": "explained_variance",
+            "grad_norm": "grad_norm",
+            "learning_rate": "learning_rate",
+            "policy_loss": "policy_loss",
+            "value_loss": "value_loss",
+            "std": "action_std",
+            "clipped_actions": "clipped_action_fraction",
+        },
+    }
+
+    def __init__(self):
+        self.returns, self.lengths = deque(maxlen=self.EPISODES), deque(maxlen=self.EPISODES)
+
+    def write(self, row: Row, episodes: list[Row]) -> None:
+        self.rewind([], episodes)
+        print(self._table(row), file=sys.stderr, flush=True)
+
+    def rewind(self, rows: list[Row], episodes: list[Row]) -> None:
+        self.returns.extend(episode["return"] for episode in episodes)
+        self.lengths.extend(episode["length"] for episode in episodes)
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+    def _table(self, row: Row) -> str:
+        groups = {"rollout": self._rollout()}
+        for group, names in self.GROUPS.items():
+            groups[group] = {title: row[name] for title, name in names.items() if row.get(name) is not None}
+        lines = []
+        for group, numbers in groups.items():
+            lines += [f"| {group + '/':<22}|{'':12}|"] if numbers else []
+            lines += [f"|    {title:<19}|{_show(number):>11} |" for title, number in numbers.items()]
+        rule = "-" * len(lines[0])
+        return "\n".join([rule, *lines, rule])
+
+    def _rollout(self) -> Row:
+        if not self.returns:
+            return {}
+        means = (sum(numbers) / len(numbers) for numbers in (self.lengths, self.returns))
+        return dict(zip(("ep_len_mean", "ep_rew_mean"), means))
+
+
+def _show(number: float) -> str:
+    return f"{number:.0f}" if abs(number) >= 1000 or isinstance(number, int) else f"{number:.4g}"

@@ -2,37 +2,44 @@
 
 import os
 import platform
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field, fields
 from importlib import metadata
 
 import torch
 
 from spo.config.validation import config_from_dict, use_current_names
-from spo.errors import SpoError
-from spo.runs.checkpoint import StateDict
-from spo.runtime.files import unsealed
+from spo.errors import ConfigError, SpoError
+from spo.runs.directory import RunDirectory
+from spo.runtime.files import LARGEST_TEXT, add_checksum, read_bounded, verify_checksum, write_json
 from spo.trainer import Trainer
 
 PACKAGES = ("simple-policy-optimization", "torch", "numpy", "gymnasium", "mujoco", "ale-py", "envpool", "safetensors")
 """Whose versions a run records."""
 
 
-def record_of(training: Trainer) -> StateDict:
-    """config.json: what was asked for, what was chosen (the update's path comes later), and with which versions."""
-    config = training.config
-    resolved = {
-        "update": None,
-        "backend": training.backend,
-        "threads": training.threads,
-        "total_steps": config.total_steps,
-        "iterations": config.iterations,
-        "objective_settings": config.objective_settings,
-        "value_bound": config.value_clip_range,
-        "rebuild_every": training.rebuild_every,
-        "env_from": "callable" if callable(training.make_env.env) else "id",
-    }
-    return {"settings": asdict(config), "resolved": resolved, "versions": versions(), "machine": machine()}
+@dataclass
+class Resolved:
+    """What a run chose where its settings left it open; a resumed run goes by it."""
+
+    update: str | None  # None until the run has chosen between compiled and eager
+    backend: str
+    threads: int
+    total_steps: int
+    iterations: int
+    objective_settings: dict[str, float]
+    value_bound: float | None
+    rebuild_every: int | None
+    env_from: str  # "id" or "callable"
+
+    @classmethod
+    def read(cls, values: dict[str, object]) -> "Resolved":
+        """From config.json, or ValueError; what only readers of results want may be missing."""
+        for name, kind in KINDS.items():
+            if not isinstance(values.get(name, ...), kind):
+                raise ValueError(f"its {name} is {values.get(name)!r}")
+        return cls(**{field.name: values.get(field.name) for field in fields(cls)})
 
 
 KINDS = {
@@ -51,22 +58,59 @@ LATER_SETTINGS = {"action_scale": "off"}
 """How runs of earlier versions were made, whose records do not name these settings, where the default is another."""
 
 
-def read_record(content: bytes) -> StateDict:
-    """A config.json that proves itself and has everything that resuming needs, or ValueError."""
-    record = unsealed(content)
-    for name in ("settings", "resolved", "versions", "machine"):
-        if not isinstance(record.get(name), dict):
-            raise ValueError(f"its {name} are missing")
-    record |= {name: use_current_names(record[name]) for name in ("settings", "resolved")}
-    record["settings"] = LATER_SETTINGS | record["settings"]
-    for name, kind in KINDS.items():
-        if not isinstance(record["resolved"].get(name, ...), kind):
-            raise ValueError(f"its {name} is {record['resolved'].get(name)!r}")
-    try:
-        config_from_dict(record["settings"])
-    except SpoError as refusal:
-        raise ValueError(str(refusal))
-    return record
+@dataclass
+class RunRecord:
+    """config.json: what was asked for, what was chosen, and with which versions on which machine."""
+
+    settings: dict[str, object]
+    resolved: Resolved
+    versions: dict[str, str]
+    machine: dict[str, str | int]
+    lengthened: list[dict[str, int]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, training: Trainer) -> "RunRecord":
+        """The record of a run that is about to start; how it updates is chosen later."""
+        config = training.config
+        resolved = Resolved(
+            update=None,
+            backend=training.backend,
+            threads=training.threads,
+            total_steps=config.total_steps,
+            iterations=config.iterations,
+            objective_settings=config.objective_settings,
+            value_bound=config.value_clip_range,
+            rebuild_every=training.rebuild_every,
+            env_from="callable" if callable(training.make_env.env) else "id",
+        )
+        return cls(asdict(config), resolved, versions(), machine())
+
+    @classmethod
+    def parse(cls, content: bytes) -> "RunRecord":
+        """A config.json whose checksum matches and that has everything that resuming needs, or ValueError."""
+        record = verify_checksum(content)
+        for name in ("settings", "resolved", "versions", "machine"):
+            if not isinstance(record.get(name), dict):
+                raise ValueError(f"its {name} are missing")
+        settings, resolved = (use_current_names(record[name]) for name in ("settings", "resolved"))
+        settings = LATER_SETTINGS | settings
+        made = Resolved.read(resolved)
+        try:
+            config_from_dict(settings)
+        except SpoError as refusal:
+            raise ValueError(str(refusal))
+        lengthened = record.get("lengthened")
+        changes = lengthened if isinstance(lengthened, list) else []
+        return cls(settings, made, record["versions"], record["machine"], changes)
+
+    @classmethod
+    def read(cls, directory: RunDirectory) -> "RunRecord":
+        """The record of a run directory, or OSError, ValueError or RecursionError."""
+        return cls.parse(read_bounded(directory.config, LARGEST_TEXT))
+
+    def write(self, directory: RunDirectory) -> None:
+        record = {name: value for name, value in asdict(self).items() if name != "lengthened" or value}
+        write_json(directory.config, add_checksum(record), durable=True)
 
 
 def versions() -> dict[str, str]:
@@ -89,3 +133,11 @@ def machine() -> dict[str, str | int]:
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "matrices": os.environ.get("OPENBLAS_CORETYPE", "as the processor has them"),
     }
+
+
+def check_wrappers_repeated(settings: Mapping[str, object], repeated: Sequence[str]) -> None:
+    """Refuse to import wrappers that a file names, unless the user names them too: Gymnasium's own write files."""
+    recorded = tuple(settings.get("wrapper", ()))
+    if tuple(repeated) != recorded:
+        instead = f"repeat --wrapper {' '.join(recorded)} to import them" if recorded else "it has none"
+        raise ConfigError(f"--wrapper {' '.join(repeated) or 'unset'} is not accepted for this run: {instead}")

@@ -1,43 +1,62 @@
 """What a training leaves behind while it runs: logs, status, evaluations, checkpoints."""
 
+import dataclasses
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from safetensors.numpy import save
 
 from spo.algorithms.metrics import Row
 from spo.evaluation import evaluate_policy
 from spo.models.policy_files import save_policy
-from spo.runs.checkpoint import Snapshot, publish
+from spo.runs.checkpoint import Snapshot, save_checkpoint
 from spo.runs.directory import RunDirectory
-from spo.runs.loggers import JsonlLogger, Logger, ProgressLogger, TensorBoardLogger
+from spo.runs.loggers import JsonlLogger, Logger, ProgressLogger, TableLogger, TensorBoardLogger
 from spo.runs.ratio_samples import keep_sample, prune_samples
-from spo.runtime.files import append_row, replace_file, unwritable
+from spo.runs.trackers import TRACKERS, TrackerLogger
+from spo.runtime.files import append_row, replace_file, write_error
 from spo.trainer import Trainer
 
 
 class Recorder:
     """Keeps the run directory true to its training."""
 
-    def __init__(self, training: Trainer, directory: RunDirectory, boundary: Snapshot | None = None):
+    def __init__(
+        self,
+        training: Trainer,
+        directory: RunDirectory,
+        boundary: Snapshot | None = None,
+        loggers: Sequence[Logger] = (),
+    ):
         self.training, self.directory, self.config = training, directory, training.config
         self.boundary, self.published = boundary, boundary.iteration if boundary else 0
-        self.sinks = self._sinks()
+        self.loggers = [*self._own_loggers(), *loggers]
         prune_samples(directory.ratio_samples, self.published, self.config.watch_ratios, self.config.iterations)
 
-    def _sinks(self) -> list[Logger]:
-        sinks: list[Logger] = [JsonlLogger(self.directory)]
-        if self.config.tensorboard:
-            sinks.append(TensorBoardLogger(self.directory))
+    def _own_loggers(self) -> list[Logger]:
+        loggers: list[Logger] = [JsonlLogger(self.directory)]
+        if self.config.tensorboard or "tensorboard" in self.config.track:
+            loggers.append(TensorBoardLogger(self.directory))
+        settings = dataclasses.asdict(self.config)
+        loggers += [TrackerLogger(name, self.directory, settings) for name in self.config.track if name in TRACKERS]
         if not self.config.quiet:
-            sinks.append(ProgressLogger(self.config.total_steps))
-        return sinks
+            loggers.append(TableLogger() if self.config.verbose else ProgressLogger(self.config.total_steps))
+        return loggers
+
+    def rewind(self) -> None:
+        """Take the loggers back to the rows that count, which are those in the run directory."""
+        rows, episodes = self.directory.read_metrics(), self.directory.read_episodes()
+        for logger in self.loggers:
+            logger.rewind(rows, episodes)
 
     def record(self, row: Row, episodes: list[Row]) -> None:
-        """Everything that follows an iteration."""
-        for sink in self.sinks:
-            sink.write(row, episodes)
-        self._evaluate_when_due()
+        """Everything that follows an iteration; the row gets the evaluation's means, where one is due."""
+        row.update(self._evaluate_when_due())
+        with self.training.timer("logging"):
+            for logger in self.loggers:
+                logger.write(row, episodes)
         self._keep_ratios()
         if self.training.can_resume_here:
             self.boundary = Snapshot(self.training.iteration, self.training.state(), self.directory.log_sizes())
@@ -48,8 +67,12 @@ class Recorder:
     def checkpoint(self) -> None:
         """Publishes the newest boundary, unless it is on the disk already."""
         if self.boundary and self.boundary.iteration > self.published:
-            publish(self.directory, self.boundary, self.config.keep)
+            with self.training.timer("checkpoint"):
+                save_checkpoint(self.directory, self.boundary, self.config.keep, self._save_policy)
             self.published = self.boundary.iteration
+
+    def _save_policy(self, folder: Path) -> None:
+        save_policy(self.training.policy_at(self.boundary.state), folder)
 
     def _is_due(self) -> bool:
         """At the first boundary in every `checkpoint_every` iterations at which the run can resume."""
@@ -59,7 +82,7 @@ class Recorder:
     def finish(self) -> None:
         """A run that made all its iterations, or whose callback wanted no more."""
         self.checkpoint()
-        save_policy(self.training.policy, self.directory.policy)
+        save_policy(self.training.snapshot_policy(), self.directory.policy)
         is_whole = self.training.iteration == self.config.iterations
         self.write_status("finished" if is_whole else "interrupted", None if is_whole else "ended by its callback")
 
@@ -67,7 +90,9 @@ class Recorder:
         """Saves the last boundary and says why the run ended; the error as a user should see it."""
         is_asked = isinstance(error, KeyboardInterrupt | SystemExit)
         if isinstance(error, OSError):
-            error = unwritable(self.directory.path, error)
+            error = write_error(self.directory.path, error)
+        elif not is_asked:
+            self.directory.keep_traceback(error)
         with suppress(OSError):  # on a full disk what is there stays
             self.checkpoint()
         with suppress(OSError):
@@ -77,9 +102,12 @@ class Recorder:
         return error
 
     def _how_to_go_on(self) -> str:
+        command = f"spo resume {self.directory.path}"
+        if callable(self.training.make_env.env):
+            command = _resume_of_class(self.directory.path, self.config.env)
         if not self.published:
-            return f"no checkpoint yet: spo resume {self.directory.path} starts the run again"
-        return f"saved up to iteration {self.published}: spo resume {self.directory.path} continues from there"
+            return f"no checkpoint yet: {command} starts the run again"
+        return f"saved up to iteration {self.published}: {command} continues from there"
 
     def write_status(self, state: str, reason: str | None = None) -> None:
         training = self.training
@@ -95,12 +123,15 @@ class Recorder:
             }
         )
 
-    def _evaluate_when_due(self) -> None:
+    def _evaluate_when_due(self) -> Row:
         training, every = self.training, self.config.eval_every
-        if every and training.iteration % every == 0:
-            result = evaluate_policy(training.policy, training.make_env, seed=self.config.seed)
-            position = {"iteration": training.iteration, "env_steps": training.collector.env_steps}
-            append_row(self.directory.evaluations, position | result.as_json())
+        if not every or training.iteration % every:
+            return {}
+        result = evaluate_policy(training.snapshot_policy(), training.make_env, seed=self.config.seed)
+        position = {"iteration": training.iteration, "env_steps": training.collector.env_steps}
+        append_row(self.directory.evaluations, position | result.as_json())
+        length_mean = sum(result.lengths) / len(result.lengths)
+        return {"eval_return_mean": result.return_mean, "eval_length_mean": length_mean}
 
     def _keep_ratios(self) -> None:
         if self.training.ratios:
@@ -112,6 +143,13 @@ class Recorder:
             keep_sample(self.directory.ratio_samples, *kept)
 
     def close(self) -> None:
-        for sink in self.sinks:
+        for logger in self.loggers:
             with suppress(OSError):
-                sink.close()
+                logger.close()
+
+
+def _resume_of_class(path: Path, name: str) -> str:
+    """How to resume a run whose environment a callable makes: on the command line, if that can import it."""
+    module, _, qualified = name.rpartition(".")
+    is_importable = module and not module.startswith("__main__") and "<" not in name
+    return f"spo resume {path} --env {module}:{qualified}" if is_importable else f"spo.resume({str(path)!r}, env=...)"

@@ -1,30 +1,28 @@
 """New runs: from the settings to the saved policy."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from spo.algorithms.metrics import Row
 from spo.config.config import Config
 from spo.config.sources import make_config
 from spo.envs.factory import env_maker
-from spo.envs.make import EnvMaker, MakeEnv
+from spo.envs.make import EnvMaker, MakeEnv, check_maker
 from spo.envs.watchdog import WatchdogVecEnv
+from spo.errors import SpoError
+from spo.models.choose_distribution import describe_action_scale
 from spo.models.policy import Policy
-from spo.runs.checkpoint import StateDict
-from spo.runs.console import announce, print_summary
+from spo.runs.console import announce, print_summary, say, say_compiling
 from spo.runs.directory import RunDirectory
-from spo.runs.profile import profiled, table
-from spo.runs.record import record_of
+from spo.runs.loggers import Logger
+from spo.runs.profile import table
+from spo.runs.record import RunRecord
 from spo.runs.recorder import Recorder
+from spo.runs.trackers import check_trackers
 from spo.runtime import signals
-from spo.runtime.files import sealed, unwritable, write_json
-from spo.trainer import Trainer
-
-Callback = Callable[[Trainer, Row], object]
-"""Called after every iteration with the training and its newest metrics row; returning False ends the run."""
+from spo.runtime.files import write_error
+from spo.trainer import Callback, Trainer
 
 
 @dataclass(frozen=True)
@@ -36,10 +34,14 @@ class Run:
     summary: dict[str, float | bool | None]
 
 
-def train(env: str | MakeEnv, *, callback: Callback | None = None, **settings) -> Run:
-    """Trains a policy on a Gymnasium id, or on what a callable makes; settings are those of `Config`."""
-    config = make_config(env if isinstance(env, str) else name_of(env), **settings)
-    return run_training(config, env_maker(config, env), callback)
+def train(
+    env: str | MakeEnv | Config, *, callback: Callback | None = None, loggers: Sequence[Logger] = (), **settings
+) -> Run:
+    """Trains a policy on a Gymnasium id, on what a callable makes, or by a Config; settings are those of `Config`."""
+    if not isinstance(env, Config):
+        check_maker(env)
+    config = make_config(env if isinstance(env, str | Config) else name_of(env), **settings)
+    return run_training(config, env_maker(config, config.env if isinstance(env, Config) else env), callback, loggers)
 
 
 def name_of(make_env: MakeEnv) -> str:
@@ -48,24 +50,43 @@ def name_of(make_env: MakeEnv) -> str:
     return f"{named.__module__}.{named.__qualname__}"
 
 
-def run_training(config: Config, make_env: EnvMaker, callback: Callback | None = None) -> Run:
+def run_training(
+    config: Config, make_env: EnvMaker, callback: Callback | None = None, loggers: Sequence[Logger] = ()
+) -> Run:
     """A new run, from the environments to the saved policy."""
-    RunDirectory.check_unused(config.out)
-    with signals.handled():
+    RunDirectory.check_unused(config.out, config.overwrite)
+    check_trackers(config.track)
+    with signals.install_handlers():
         training = Trainer(config, make_env)
         try:
-            directory = RunDirectory.create(config.out, f"{config.env}-{config.objective}-s{config.seed}")
+            directory = RunDirectory.create(
+                config.out, f"{config.env}-{config.objective}-s{config.seed}", config.overwrite
+            )
             with lock_run(directory):
-                RunDirectory.check_unused(str(directory.path))  # another process may have been first
-                record = record_of(training)
-                write_record(directory, record)  # before compiling, so that a run killed there can be resumed
-                path, reason = training.choose_update_path()
-                record["resolved"]["update"] = path
-                write_record(directory, record)
-                announce(config, f"update {path} ({reason}), {describe_backend(training)}")
-                return run_to_completion(training, Recorder(training, directory), callback)
+                RunDirectory.check_unused(str(directory.path), config.overwrite)  # another process may have been first
+                if config.overwrite:
+                    directory.clear()
+                record = RunRecord.of(training)
+                record.write(directory)  # before compiling, so that a run killed there can be resumed
+                announce(config, describe_backend(training))
+                if training.initial_policy:
+                    say(config, f"starts from the policy in {training.initial_policy}")
+                path, reason = choose_update_path(training)
+                record.resolved.update = path
+                record.write(directory)
+                say(config, f"update {path} ({reason})")
+                return run_to_completion(training, Recorder(training, directory, loggers=loggers), callback)
         finally:
             training.envs.close()
+
+
+def choose_update_path(training: Trainer) -> tuple[str, str]:
+    """The path of the update, and why; before a compilation an environment is tried, because that takes long."""
+    if not training.will_compile:
+        return training.choose_update_path()
+    training.try_environment()
+    with say_compiling(training.config):
+        return training.choose_update_path()
 
 
 @contextmanager
@@ -75,7 +96,11 @@ def lock_run(directory: RunDirectory) -> Iterator[None]:
         with directory.locked():
             yield
     except OSError as error:
-        raise unwritable(directory.path, error) from error
+        raise write_error(directory.path, error) from error
+    except SpoError as error:
+        if error.__cause__ is not None:  # somebody else's error, such as an environment's before the first iteration
+            directory.keep_traceback(error)
+        raise
 
 
 def run_to_completion(training: Trainer, recorder: Recorder, callback: Callback | None) -> Run:
@@ -83,36 +108,28 @@ def run_to_completion(training: Trainer, recorder: Recorder, callback: Callback 
     directory = recorder.directory
     if isinstance(training.envs, WatchdogVecEnv):
         training.envs.on_timeout = lambda reason: recorder.write_status("failed", reason)
-    profile = profiled(training, recorder) if training.config.profile else None
+    if training.config.profile:
+        training.timer.start()
     try:
-        with signals.deferred():
-            _iterate(training, recorder, callback)
+        with signals.defer_signals():
+            training.fit(recorder.record, callback)
             recorder.finish()
     except BaseException as error:
         told = recorder.stop(error)
-        raise told from (None if told is error else error)
+        if told is error:
+            raise
+        raise told from error
     finally:
         recorder.close()
     summary = directory.summary()
     print_summary(training.config, summary, directory)
-    if profile:
-        print(table(profile, training))
-    return Run(directory.path, training.policy, summary)
-
-
-def _iterate(training: Trainer, recorder: Recorder, callback: Callback | None) -> None:
-    while training.iteration < training.config.iterations:
-        started = time.perf_counter()
-        row, episodes = training.iterate()
-        row = training.timed(row, time.perf_counter() - started)
-        recorder.record(row, episodes)
-        if callback and callback(training, row) is False:
-            return
-
-
-def write_record(directory: RunDirectory, record: StateDict) -> None:
-    write_json(directory.config, sealed(record), durable=True)
+    if training.config.profile:
+        print(table(training))
+    return Run(directory.path, training.snapshot_policy(), summary)
 
 
 def describe_backend(training: Trainer) -> str:
-    return f"backend {training.backend} ({training.backend_reason}), {training.threads} thread(s)"
+    backend = f"backend {training.backend} ({training.backend_reason}), {training.threads} thread(s)"
+    space, distribution = training.spec.action_space, training.spec.distribution
+    note = describe_action_scale(space, distribution, training.config.action_scale)
+    return f"{backend}\n{note}" if note else backend

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from spo.errors import SpoError
+from spo.errors import CorruptRunError, SpoError
 
 LARGEST_FILE, LARGEST_LOG, LARGEST_TEXT = 2**31, 2**28, 2**23
 """Larger files are not read at all: tensors, logs, any other JSON."""
@@ -20,7 +20,7 @@ LARGEST_HEADER = 2**20
 """Longer headers of safetensors are not parsed: some ten thousand tensors have a place in this."""
 
 
-def unwritable(path: Path | str, error: OSError | ValueError) -> SpoError:
+def write_error(path: Path | str, error: OSError | ValueError) -> SpoError:
     return SpoError(f"{path} cannot be written to: {getattr(error, 'strerror', None) or error}")
 
 
@@ -28,9 +28,9 @@ def read_json(path: Path) -> dict:
     try:
         value = parse_json(read_bounded(path, LARGEST_TEXT))
     except (OSError, ValueError, RecursionError) as error:
-        raise SpoError(f"{path} cannot be read: {error}")
+        raise CorruptRunError(f"{path} cannot be read: {error}")
     if not isinstance(value, dict):
-        raise SpoError(f"{path} holds a {type(value).__name__}; accepted is a table of names and values")
+        raise CorruptRunError(f"{path} holds a {type(value).__name__}; accepted is a table of names and values")
     return value
 
 
@@ -63,7 +63,7 @@ def read_bounded(path: Path, largest: int = LARGEST_FILE) -> bytes:
         return file.read(found.st_size)  # not up to its end: not every file that has a size has one
 
 
-def checked_header(content: bytes) -> bytes:
+def check_header(content: bytes) -> bytes:
     """A safetensors file whose header, by its own word, is not out of proportion."""
     size = int.from_bytes(content[:8], "little")
     if size > LARGEST_HEADER:
@@ -71,7 +71,7 @@ def checked_header(content: bytes) -> bytes:
     return content
 
 
-def canonical(value: object) -> bytes:
+def canonical_json(value: object) -> bytes:
     """The one way in which a value is written as JSON."""
     return (json.dumps(value, indent=2, allow_nan=False) + "\n").encode()
 
@@ -83,7 +83,7 @@ def compact(value: object) -> bytes:
 
 def write_json(path: Path, value: object, durable: bool = False) -> None:
     """Writes a file that appears all at once; `durable` waits until it is on the disk."""
-    replace_file(path, canonical(value), durable)
+    replace_file(path, canonical_json(value), durable)
 
 
 def replace_file(path: Path, content: bytes, durable: bool = True) -> None:
@@ -114,11 +114,11 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def writing(what: str) -> Iterator[None]:
-    """Tells in a sentence what the file system does not allow."""
+    """Turn OSError into a SpoError of one line."""
     try:
         yield
     except (OSError, ValueError) as error:
-        raise unwritable(what, error)
+        raise write_error(what, error)
 
 
 def append_row(path: Path, row: dict) -> None:
@@ -136,7 +136,7 @@ def read_rows(path: Path) -> list[dict]:
             content = unpacked(packed, LARGEST_LOG) if packed.exists() else b""
         return [dict(json.loads(line)) for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
     except (OSError, EOFError, ValueError, TypeError, RecursionError) as error:
-        raise SpoError(f"{path} cannot be read: {error}")
+        raise CorruptRunError(f"{path} cannot be read: {error}")
 
 
 def packed_path(path: Path) -> Path:
@@ -159,16 +159,16 @@ def unpacked(path: Path, largest: int) -> bytes:
     return content
 
 
-def sealed(values: dict[str, object]) -> dict[str, object]:
+def add_checksum(values: dict[str, object]) -> dict[str, object]:
     """With a checksum of its own."""
-    return values | {"sha256": sha256(canonical(values))}
+    return values | {"sha256": sha256(canonical_json(values))}
 
 
-def unsealed(content: bytes) -> dict[str, object]:
+def verify_checksum(content: bytes) -> dict[str, object]:
     """What was sealed, or ValueError if a single byte is another."""
     values = json.loads(content)
     seal = values.pop("sha256", None) if isinstance(values, dict) else None
-    if seal is None or canonical(sealed(values)) != content or sealed(values)["sha256"] != seal:
+    if seal is None or canonical_json(add_checksum(values)) != content or add_checksum(values)["sha256"] != seal:
         raise ValueError("its own checksum does not match")
     return values
 

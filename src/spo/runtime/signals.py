@@ -1,7 +1,7 @@
 """SIGTERM and Ctrl-C: the running step or minibatch is finished, then the run stops and saves.
 
 A process has one set of signal handlers, so this module has one state. The loops that may take long call
-`stop_if_asked` between their steps.
+`raise_if_interrupted` between their steps.
 """
 
 import signal
@@ -24,15 +24,15 @@ class Interrupted(KeyboardInterrupt):
         self.code = 128 + asked
 
 
-def stop_if_asked() -> None:
-    """Raises if a signal has asked the run to stop."""
+def raise_if_interrupted() -> None:
+    """Raise Interrupted if a signal has asked the run to stop."""
     if _asked is not None:
         raise Interrupted(_asked)
 
 
 @contextmanager
-def handled() -> Iterator[None]:
-    """Turns the first signal into `Interrupted`; a second one ends the process at once, as if nobody listened."""
+def install_handlers() -> Iterator[None]:
+    """Turn the first signal into `Interrupted`; a second one meets the default handler, which ends the process."""
     global _asked
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may set handlers; the program that started this one decides
@@ -47,8 +47,8 @@ def handled() -> Iterator[None]:
 
 
 @contextmanager
-def deferred() -> Iterator[None]:
-    """In here a signal only asks, and `stop_if_asked` answers; elsewhere it raises where it strikes."""
+def defer_signals() -> Iterator[None]:
+    """Let a signal wait for the next `raise_if_interrupted`; otherwise it raises immediately."""
     global _is_deferred
     _is_deferred = True
     try:

@@ -22,7 +22,7 @@ ON_CPU = {"cpp_wrapper": True, "cpp.use_decompose_tanh": True}
 network's gradient step; and tanh is computed from one exponential, to some 1e-7, which saves a fifth."""
 
 
-def compiled(method: types.MethodType, device: torch.device) -> Callable:
+def compile_method(method: types.MethodType, device: torch.device) -> Callable:
     """The method compiled as a whole, for the shapes that it is first called with.
 
     It gets a code object of its own: torch keeps compilations per code object and gives up after eight, and a process
@@ -41,7 +41,7 @@ def compiled(method: types.MethodType, device: torch.device) -> Callable:
     return torch.compile(types.MethodType(copy, method.__self__), fullgraph=True, dynamic=False, options=options)
 
 
-def unguarded() -> AbstractContextManager:
+def skip_guards() -> AbstractContextManager:
     """Within, a compiled method is called without looking whether its inputs still have the shapes it was made for.
 
     A twelfth of the time of a small network's gradient step; for whoever knows that they have.
@@ -49,7 +49,7 @@ def unguarded() -> AbstractContextManager:
     return torch.compiler.set_stance(skip_guard_eval_unsafe=True)
 
 
-def threads_worth(network: nn.Module) -> int:
+def useful_threads(network: nn.Module) -> int:
     """How many threads a gradient step gains from, if there are as many cores.
 
     Small matrices are multiplied sooner than threads meet; convolutions are worth any number.

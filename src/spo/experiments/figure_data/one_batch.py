@@ -8,6 +8,7 @@ show what matters, that a step for one sample moves the others too.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import gymnasium as gym
 import numpy as np
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 
 from spo.algorithms.adam import AdamState, adam_step
-from spo.algorithms.losses import Surrogate, bounded, gradient, standardized
+from spo.algorithms.losses import Surrogate, clamp_log_ratio, gradient, normalize
 from spo.algorithms.metrics import ratio_statistics
 from spo.models.distributions import Gaussian
 from spo.models.networks import ActorCritic, FlatParameters
@@ -76,7 +77,7 @@ class Problem:
         old = parameters.call(parameters.vector, state, part="params")
         action = torch.from_numpy(distribution.sample(old.numpy(), distribution.noise(draw, (samples,))))
         old_log_prob = distribution.log_prob(old, action)
-        return cls(parameters, distribution, state, action, old_log_prob, standardized(advantage, advantage))
+        return cls(parameters, distribution, state, action, old_log_prob, normalize(advantage, advantage))
 
     def log_ratio(self, vector: Tensor) -> Tensor:
         params = self.parameters.call(vector, self.state, part="params")
@@ -85,18 +86,19 @@ class Problem:
     def measure(self, log_ratio: Tensor) -> dict[str, float]:
         deviation = ratio_statistics(log_ratio, EPSILON)["ratio_deviation"]
         return {
-            "surrogate": (bounded(log_ratio).exp() * self.advantage).mean().item(),
+            "surrogate": (clamp_log_ratio(log_ratio).exp() * self.advantage).mean().item(),
             "ratio_deviation": deviation.item(),
         }
 
 
 def optimize(objective: Objective, problem: Problem, steps: int) -> list[dict[str, float]]:
     """Maximises the objective with Adam over the full batch, and measures before the first step and after each."""
-    surrogate = Surrogate(objective.function, objective.inputs, {"epsilon": EPSILON})
+    surrogate = Surrogate(partial(objective.function, epsilon=EPSILON), objective.inputs)
 
     def loss(vector: Tensor) -> tuple[Tensor, Tensor]:
         log_ratio = problem.log_ratio(vector)
-        return -surrogate(bounded(log_ratio), {"advantage": problem.advantage}, {}).mean(), log_ratio.detach()
+        arguments = surrogate.arguments(clamp_log_ratio(log_ratio), {"advantage": problem.advantage})
+        return -surrogate.function(*arguments).mean(), log_ratio.detach()
 
     vector, rows = problem.parameters.vector, []
     adam, rate, always = AdamState.like(vector), torch.tensor(LEARNING_RATE), torch.tensor(True)

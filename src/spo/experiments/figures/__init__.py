@@ -8,7 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spo.errors import SpoError
-from spo.experiments.figures import appendix_a, appendix_c, fig1, fig2, fig3, fig4, fig5, fig6, fig7, objectives, width
+from spo.experiments.figures import (
+    appendix_a,
+    appendix_c,
+    curves,
+    fig1,
+    fig2,
+    fig3,
+    fig4,
+    fig5,
+    fig6,
+    fig7,
+    objectives,
+    width,
+)
 from spo.experiments.figures.arguments import FigureArguments
 from spo.experiments.figures.style import pyplot
 
@@ -26,6 +39,7 @@ OPTIONS = ("runs", "iteration", "follow", "sweep")
 RUNS, SWEEP = ("runs", "iteration", "follow"), ("sweep",)
 FIGURES = {
     "objectives": Figure("f and its slope over the ratio, for every objective", objectives.make),
+    "curves": Figure("training and ratio deviations of any sweep", curves.make, SWEEP),
     "fig1": Figure("training on Breakout with a CNN and ResNet-18, of suite fig1", fig1.make, SWEEP),
     "fig2": Figure("the losses of SPO and PPO, and every sample's ratio per epoch of two runs", fig2.make, RUNS),
     "fig3": Figure("which samples PPO and SPO leave without a gradient", fig3.make),

@@ -6,7 +6,7 @@ from functools import cache
 from spo.experiments.figures.bands import Band, draw_band
 from spo.experiments.figures.style import LineStyle, plot_options, pyplot, short_number
 
-PANEL, SWATCH = (3.6, 2.4), (0.5, 0.16)
+PANEL, WIDE_PANEL, SWATCH = (3.6, 2.4), (8.4, 2.9), (0.5, 0.16)
 """Inches."""
 MARKS = 7
 """How many markers a curve carries."""
@@ -16,17 +16,24 @@ Curve = tuple[LineStyle, Band]
 
 
 def draw_panel(
-    curves: list[Curve], label: str, steps: int, bounds: tuple[float, ...] = (), is_log: bool = False
+    curves: list[Curve],
+    label: str,
+    steps: int,
+    bounds: tuple[float, ...] = (),
+    is_log: bool = False,
+    size: tuple[float, float] = PANEL,
 ) -> str:
     """The curves as SVG, and the bounds as dotted lines."""
-    figure = pyplot().figure(figsize=PANEL)
-    axis = figure.add_axes((0.19, 0.19, 0.78, 0.77))
+    figure = pyplot().figure(figsize=size)
+    left, bottom = 0.68 / size[0], 0.46 / size[1]  # inches for the labels, whatever the size
+    right = 1 - (0.46 if bounds else 0.1) / size[0]  # the bounds are named beside the curves
+    axis = figure.add_axes((left, bottom, right - left, 0.96 - bottom))
     for number, (style, band) in enumerate(curves):
         draw_band(axis, band, style, number, MARKS)
     for bound in bounds:
         axis.axhline(bound, color="0.25", linewidth=0.9, linestyle=":")
-        place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "xytext": (2, 2)}
-        axis.annotate(f"ε = {bound:g}", (0, bound), fontsize=8, **place)
+        place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "xytext": (2, -3)}
+        axis.annotate(f"ε {bound:g}", (1, bound), fontsize=8, **place)
     if is_log:
         _scale(axis)
     axis.yaxis.set_major_formatter(short_number)

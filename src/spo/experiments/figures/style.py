@@ -73,17 +73,28 @@ def style_of(name: str) -> LineStyle:
 def styles_for(variants: Mapping[str, Mapping[str, object]]) -> dict[str, LineStyle]:
     """The styles of a plan's variants: colour and marker by objective; where networks are compared, line by network.
 
-    Of several with the same objective and network the first has its line, and the others (of another width) are dotted.
+    Of several with the same objective and network the first has its line, and the others (of another width) are dotted;
+    where no networks are compared, they get colours and markers that are left.
     """
     is_compared = any({"hidden", "encoder"} & set(settings) for settings in variants.values())
     bases = _objective_styles(dict.fromkeys(str(own.get("objective", name)) for name, own in variants.items()))
     styles, taken = {}, set()
     for name, own in variants.items():
         style = _variant_style(bases[str(own.get("objective", name))], name, own, is_compared)
-        is_taken = (style.marker, style.colour, style.is_filled) in taken
+        if (style.marker, style.colour, style.is_filled) in taken:
+            style = replace(style, line=DOTTED) if is_compared else _find_free(style, taken)
         taken.add((style.marker, style.colour, style.is_filled))
-        styles[name] = replace(style, line=DOTTED) if is_compared and is_taken else style
+        styles[name] = style
     return styles
+
+
+def _find_free(style: LineStyle, taken: set) -> LineStyle:
+    """The next colour, and a marker that no variant has yet, for one that differs in a setting of its objective."""
+    markers = {marker for marker, _, _ in taken}
+    free = (other.marker for other in STYLES.values() if other.marker not in markers)
+    number = len(markers) - 1
+    colour, line = EXTRA_COLOURS[number % len(EXTRA_COLOURS)], LINES[1:][number % (len(LINES) - 1)]
+    return replace(style, colour=colour, line=line, marker=next(free, style.marker))
 
 
 def _objective_styles(objectives: Iterable[str]) -> dict[str, LineStyle]:

@@ -15,19 +15,22 @@ Drawn = tuple[np.ndarray, np.ndarray]
 """Steps (points,) and runs (runs, points)."""
 
 
-def open_results(arguments: FigureArguments, suite: str) -> Results:
-    """The results of the sweep that a figure is asked to show, if some of it is finished."""
+def open_results(arguments: FigureArguments, suite: str | None = None) -> Results:
+    """Open the sweep that a figure is asked to show, of the suite that it is about, if some of it is finished."""
     name, path = arguments.name, arguments.sweep
-    new = f"suite {suite}, which {sweep_command(read_suite(suite), f'runs/{suite}')} runs"
+    new = "a suite or comparison, which spo bench and spo compare run"
+    if suite:
+        new = f"suite {suite}, which {sweep_command(read_suite(suite), f'runs/{suite}')} runs"
     if path is None:
         raise SpoError(f"figure {name} needs --sweep, the directory of a sweep of {new}")
     if not os.path.isfile(path / "plan.json"):
         raise SpoError(f"--sweep {path} holds no plan.json; figure {name} shows {new}")
     results = Results(Sweep.open(path))
-    if results.plan.suite != suite:
+    if suite and results.plan.suite != suite:
         raise SpoError(f"--sweep {path} is of suite {results.plan.suite}; figure {name} shows {new}")
     if not any(run.state == "finished" for run in results.runs.values()):
-        raise SpoError(f"--sweep {path} has no finished run; {sweep_command(results.plan, str(path))} goes on with it")
+        command = sweep_command(results.plan, str(path)) or "the command that made it"
+        raise SpoError(f"--sweep {path} has no finished run; {command} goes on with it")
     return results
 
 

@@ -14,10 +14,10 @@ HEAD = ("task", "difference", "return: ours", "paper", "sign", "ratio deviation:
 
 
 def agreement_section(results: Results) -> Html:
+    """Nothing where the paper gives no numbers for what was run."""
     found = comparisons(results)
     if not found:
-        words = "The paper gives no table of numbers for what was run here, so nothing is compared by rule."
-        return section("paper", TITLE, element("p", words))
+        return Html()
     where = " at this length" if results.plan.reductions else ""
     counts = [
         _count("Return", [one.gain for one in found], where),

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from spo.experiments.figures.bands import Band
-from spo.experiments.figures.panels import Curve, draw_panel, draw_swatch
+from spo.experiments.figures.panels import WIDE_PANEL, Curve, draw_panel, draw_swatch
 from spo.experiments.figures.style import make_distinct, styles_for
 from spo.experiments.report.markup import Html, element, join, label, number, percent, plural, section, short, table
 from spo.experiments.results import Entry, Result, Results
@@ -129,7 +129,13 @@ def _panels(results: Results, panels: list[Html], words: str) -> Html:
         for variant, style in styles.items()
     ]
     caption = element("p", words, " ", label(results.plan.note), class_="caption")
-    return join([caption, element("ul", *legend, class_="legend"), element("div", *panels, class_="panels")])
+    return join(
+        [
+            caption,
+            element("ul", *legend, class_="legend"),
+            element("div", *panels, class_="panels" if len(panels) > 1 else "panel"),
+        ]
+    )
 
 
 def _panel(results: Results, task: str, curves_of: Callable, what: str, **options) -> Html:
@@ -140,7 +146,12 @@ def _panel(results: Results, task: str, curves_of: Callable, what: str, **option
     ends = "; ".join(f"{results.plan.label(name)} {short(band.middle[-1])}" for name, (_, band) in curves.items())
     steps = int(max(band.x[-1] for _, band in curves.values()))
     alternative = f"{task}: {what} over {steps:,} environment steps. At the end: {ends}."
-    return element("figure", heading, picture(draw_panel(list(curves.values()), what, steps, **options), alternative))
+    draw = partial(draw_panel, list(curves.values()), what, steps, **options)
+    if len(results.plan.tasks) > 1:
+        return element("figure", heading, picture(draw(), alternative))
+    # One task has the width to itself; where there is none, its picture is that of one among several.
+    pictures = [picture(draw(size=WIDE_PANEL), alternative, "wide"), picture(draw(), alternative, "narrow")]
+    return element("figure", heading, *pictures)
 
 
 def _return_curves(results: Results, task: str) -> dict[str, Curve]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from spo.errors import SpoError
 from spo.experiments.figures.style import pyplot
 from spo.experiments.report.agreement import agreement_section
+from spo.experiments.report.headline import headline
 from spo.experiments.report.markup import Html, element, plural
 from spo.experiments.report.outcomes import curve_section, deviation_section, outcome_section, width_section
 from spo.experiments.report.provenance import (
@@ -19,8 +20,8 @@ from spo.experiments.report.provenance import (
 )
 from spo.experiments.report.scores import score_section
 from spo.experiments.report.verdict import verdict_section
-from spo.experiments.results import Results
-from spo.experiments.sweep import Sweep
+from spo.experiments.results import Results, curves_csv
+from spo.experiments.sweep import open_sweep_or_run
 from spo.runtime.files import replace_file, writing
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -36,19 +37,20 @@ SECTIONS = {
     "failures": ("Failures", failure_section),
     "settings": ("Settings", setting_section),
     "versions": ("Versions", version_section),
-    "departures": ("Departures", departure_section),
+    "departures": ("Not bit-exact", departure_section),
     "commands": ("Commands", command_section),
 }
 
 
 def make_report(directory: Path, out: Path | None = None) -> list[Path]:
-    """Writes the page (unset: report.html in the directory) and results.csv beside it."""
+    """Write the page (unset: report.html in the directory), and results.csv and curves.csv beside it."""
     out = out or directory / "report.html"
     if out.suffix not in (".html", ".htm"):
         raise SpoError(f"--out {out} is not accepted: it must be a file that ends in .html")
     pyplot()  # a missing package is told before anything is read
-    results = Results(Sweep.open(directory))
-    contents = {out: page(results), out.with_name("results.csv"): results.csv()}
+    results = Results(open_sweep_or_run(directory))
+    tables = {"results.csv": results.csv(), "curves.csv": curves_csv(results)}
+    contents = {out: page(results)} | {out.with_name(name): text for name, text in tables.items()}
     with writing(f"--out {out}"):
         out.parent.mkdir(parents=True, exist_ok=True)
         for path, text in contents.items():
@@ -76,7 +78,7 @@ def page(results: Results) -> str:
 def heading(results: Results) -> Html:
     """What this is, in what it is less than it claims to be, and how far it got."""
     plan = results.plan
-    parts = [element("h1", plan.title), element("p", plan.source, class_="source"), element("p", question(results))]
+    parts = [element("h1", plan.title), headline(results), element("p", describe_plan(results), class_="source")]
     if plan.note:
         parts.append(element("p", plan.note, class_="label"))
     parts.append(_state(results))
@@ -91,20 +93,19 @@ def heading(results: Results) -> Html:
     return element("header", *parts)
 
 
-def question(results: Results) -> str:
+def describe_plan(results: Results) -> str:
+    """What was run, and whose question it was."""
     plan = results.plan
-    names = "; ".join(plan.label(variant) for variant in plan.variants)  # labels have commas
     where = plan.tasks[0] if len(plan.tasks) == 1 else plural(len(plan.tasks), "task")
-    return (
-        f"Which return do {names} reach on {where} in {plan.steps:,} environment steps, and how far do their"
-        f" probability ratios move from 1? {plural(plan.seeds, 'seed')} each."
-    )
+    size = f"{plural(len(plan.variants), 'variant')} on {where}, {plan.steps:,} environment steps"
+    return f"{size}, {plural(plan.seeds, 'seed')} each; {plan.source}."
 
 
 def _state(results: Results) -> Html:
     total = plural(len(results.runs), "run")
     if results.is_complete():
-        return element("p", f"Complete: all {total} are finished.", class_="complete")
+        words = f"all {total} are" if len(results.runs) > 1 else "the run is"
+        return element("p", f"Complete: {words} finished.", class_="complete")
     counts = Counter(run.state for run in results.runs.values())
     others = ", ".join(f"{count} {state}" for state, count in counts.items() if state != "finished")
     text = f"Not complete: {counts['finished']} of {total} are finished; {others}."

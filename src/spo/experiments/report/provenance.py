@@ -10,13 +10,16 @@ from spo.experiments.results import Result, Results
 
 NOT_SETTINGS = ("env", "seed", "out", "config", "quiet")
 """What differs from run to run by intention, or has no part in what a run comes to."""
+UNSET = "default"
+"""How a setting reads that nobody has set."""
 
 
 def failure_section(results: Results) -> Html:
+    """Nothing where every run has a return."""
     pairs = [(task, variant) for task in results.plan.tasks for variant in results.plan.variants]
     runs = [run for pair in pairs for run in results.runs_of(*pair) if not run.has_return]
     if not runs:
-        return section("failures", "Failed and unfinished runs", element("p", "None."))
+        return Html()
     rows = [[str(run.cell), run.state, _progress(run), run.failure_reason or "–"] for run in runs]
     return section("failures", "Failed and unfinished runs", table(["run", "state", "steps", "reason"], rows))
 
@@ -37,13 +40,14 @@ def setting_section(results: Results) -> Html:
     names = sorted({name for own in begun for name in own})
     common = {name: begun[0][name] for name in names if len({own.get(name) for own in begun}) == 1}
     own = [name for name in names if name not in common]
+    common = {name: value for name, value in common.items() if value != UNSET}  # mostly those of other objectives
     parts = [element("p", _length(plan))]
     if own:
         rows = [[plan.label(variant), *(found.get(name, "–") for name in own)] for variant, found in values.items()]
         parts.append(table(["variant", *own], rows, "What differs between the variants."))
     pairs = [element("div", element("dt", name), element("dd", value)) for name, value in common.items()]
     everything = element(
-        "details", element("summary", f"{len(common)} settings that all runs share"), element("dl", *pairs)
+        "details", element("summary", f"{plural(len(common), 'setting')} that all runs share"), element("dl", *pairs)
     )
     return section("settings", "Settings", *parts, everything if common else element("p", "No run has begun."))
 
@@ -69,9 +73,7 @@ def _words(value: object) -> str:
         return " ".join(map(str, value))
     if isinstance(value, Mapping):
         return ", ".join(f"{key}={item}" for key, item in value.items()) or "none"
-    return (
-        {None: "default", True: "yes", False: "no"}[value] if value is None or isinstance(value, bool) else str(value)
-    )
+    return {None: UNSET, True: "yes", False: "no"}[value] if value is None or isinstance(value, bool) else str(value)
 
 
 # Versions and departures
@@ -101,11 +103,11 @@ def _runs(cells: list[Cell], most: int = 6) -> str:
 
 
 def departure_section(results: Results) -> Html:
+    """Nothing where every run is to the bit what an uninterrupted one would be."""
     departed = [run for run in results.runs.values() if run.inexact_reasons]
-    words = "Every run is to the bit what an uninterrupted one would be."
     rows = [[str(run.cell), "; ".join(run.inexact_reasons)] for run in departed]
-    content = table(["run", "how it differs from an uninterrupted one"], rows) if rows else element("p", words)
-    return section("departures", "Departures from an exact run", content)
+    content = table(["run", "how it differs from an uninterrupted one"], rows)
+    return section("departures", "Runs that are not bit-exact", content) if rows else Html()
 
 
 # Commands

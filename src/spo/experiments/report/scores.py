@@ -15,8 +15,8 @@ COVERAGE = (
 
 
 def score_section(results: Results) -> Html:
-    """Nothing where the plan has no variant to normalise by."""
-    if not results.plan.baseline:
+    """Nothing where no variant is there to normalise by, or where one task makes all aggregates the same."""
+    if not results.plan.baseline or len(results.plan.tasks) == 1:
         return Html()
     comparison = compare_variants(results)
     parts = [element("p", "No task has returns of all variants.")]

@@ -1,0 +1,165 @@
+"""`spo completion`: a script that completes commands, flags and their values in bash, zsh or fish.
+
+The script holds everything as it is now, so that pressing a key starts no Python.
+"""
+
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import tyro
+
+from spo.cli.command import COMMANDS, command
+from spo.cli.experiments import CompareArguments
+
+
+@dataclass(frozen=True)
+class CompletionArguments:
+    """Prints a script that completes commands, flags, objectives, suites, presets and environments in a shell.
+
+    bash: spo completion bash >> ~/.bashrc; zsh: spo completion zsh >> ~/.zshrc; fish: spo completion fish >
+    ~/.config/fish/completions/spo.fish
+    """
+
+    shell: Annotated[Literal["bash", "zsh", "fish"], tyro.conf.Positional]
+    """Which shell."""
+
+
+@command("completion SHELL", "print a script that completes spo in bash, zsh or fish", CompletionArguments)
+def completion(given: CompletionArguments) -> None:
+    write = {"bash": write_bash, "zsh": write_zsh, "fish": write_fish}[given.shell]
+    print(write({name: list_options(name) for name in COMMANDS}))
+
+
+@dataclass(frozen=True)
+class Options:
+    """What may follow a command: words in their place, and flags with their known values; a switch takes none."""
+
+    words: tuple[str, ...]
+    flags: Mapping[str, tuple[str, ...]]
+    switches: tuple[str, ...]
+
+
+def list_options(name: str) -> Options:
+    """List what a command accepts, from the types of its arguments."""
+    hints: dict[str, object] = {}
+    for kind in _list_kinds(name):
+        hints |= typing.get_type_hints(kind, include_extras=True)
+    values = {field: _list_values(name, field, hint) for field, hint in hints.items()}
+    own = [field for field, hint in hints.items() if tyro.conf.Positional in getattr(hint, "__metadata__", ())]
+    switches = [field for field, hint in hints.items() if hint is bool]
+    flags = {_flag(field): values[field] for field in hints if field not in (*own, *switches)}
+    return Options(tuple(word for field in own for word in values[field]), flags, tuple(map(_flag, switches)))
+
+
+def _flag(field: str) -> str:
+    return "--" + field.replace("_", "-")
+
+
+def _list_kinds(name: str) -> tuple[type, ...]:
+    """List the classes of a command's arguments, of those too that parse them by themselves."""
+    from spo.cli.settings import GivenSettings
+    from spo.experiments.figures import FigureArguments
+
+    own = {"train": (GivenSettings,), "compare": (GivenSettings, CompareArguments), "figures": (FigureArguments,)}
+    known = COMMANDS[name].arguments
+    return own.get(name, (known,) if known else ())
+
+
+def _list_values(name: str, field: str, hint: object) -> tuple[str, ...]:
+    """List the values of a field: its choices, or those that are known by its name."""
+    plain = typing.get_args(hint)[0] if typing.get_origin(hint) is Annotated else hint
+    if typing.get_origin(plain) is Literal:
+        return typing.get_args(plain)
+    makers = _VALUES | ({"name": _figures} if name == "figures" else {})
+    return tuple(makers[field]()) if field in makers else ()
+
+
+def _environments() -> Iterable[str]:
+    import gymnasium
+
+    return (env_id for env_id in sorted(gymnasium.registry) if not env_id.startswith(("GymV", "phys2d/", "tabular/")))
+
+
+def _objectives() -> Iterable[str]:
+    from spo.objectives import OBJECTIVES
+
+    return OBJECTIVES
+
+
+def _presets() -> Iterable[str]:
+    from spo.config.sources import preset_names
+
+    return preset_names()
+
+
+def _suites() -> Iterable[str]:
+    from spo.experiments.plan import suite_names
+
+    return suite_names()
+
+
+def _figures() -> Iterable[str]:
+    from spo.experiments.figures import FIGURES
+
+    return FIGURES
+
+
+_VALUES: dict[str, Callable[[], Iterable[str]]] = {
+    "env": _environments,
+    "objective": _objectives,
+    "objectives": _objectives,
+    "preset": _presets,
+    "suite": _suites,
+}
+
+
+def write_bash(commands: Mapping[str, Options]) -> str:
+    """Write the script for bash; where nothing is known, files are completed."""
+    return _write_cases(
+        commands,
+        start='_spo() {\n  local accepted command="${COMP_WORDS[1]}" word="${COMP_WORDS[COMP_CWORD]}"\n'
+        '  local previous="${COMP_WORDS[COMP_CWORD - 1]}"\n  if [ "$COMP_CWORD" -eq 1 ]; then\n    command=""\n  fi',
+        end='  COMPREPLY=($(compgen -W "$accepted" -- "$word"))\n}\ncomplete -o default -F _spo spo',
+    )
+
+
+def write_zsh(commands: Mapping[str, Options]) -> str:
+    """Write the script for zsh; where nothing is known, files are completed."""
+    return _write_cases(
+        commands,
+        start="autoload -Uz compinit && compinit\n_spo() {\n  local accepted command=$words[2]\n"
+        '  local previous=$words[CURRENT-1]\n  if (( CURRENT == 2 )); then\n    command=""\n  fi',
+        end="  compadd -- ${=accepted} || _files\n}\ncompdef _spo spo",
+    )
+
+
+def _write_cases(commands: Mapping[str, Options], start: str, end: str) -> str:
+    """Write what bash and zsh share: the words that may come, by the command and by the flag before."""
+    lines = [f'    " "*) accepted="{" ".join(commands)} --version --help" ;;']
+    for name, options in commands.items():
+        for flag, values in options.flags.items():
+            lines.append(f'    "{name} {flag}") accepted="{" ".join(values)}" ;;')
+        words = [*options.words, *options.flags, *options.switches, "--help"]
+        lines.append(f'    "{name} "*) accepted="{" ".join(words)}" ;;')
+    return "\n".join([start, '  case "$command $previous" in', *lines, "  esac", end])
+
+
+def write_fish(commands: Mapping[str, Options]) -> str:
+    """Write the script for fish, which shows a sentence of help beside each command."""
+    lines = []
+    for name, options in commands.items():
+        lines.append(f"complete -c spo -n __fish_use_subcommand -x -a {name} -d {_quote(COMMANDS[name].help)}")
+        after = f"complete -c spo -n '__fish_seen_subcommand_from {name}'"
+        if options.words:
+            lines.append(f"{after} -a {_quote(' '.join(options.words))}")
+        for flag, values in options.flags.items():
+            lines.append(f"{after} -l {flag[2:]} " + (f"-x -a {_quote(' '.join(values))}" if values else "-r"))
+        lines += [f"{after} -l {switch[2:]}" for switch in options.switches]
+    return "\n".join(lines)
+
+
+def _quote(text: str) -> str:
+    """Quote for fish, which escapes inside of single quotes with a backslash."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

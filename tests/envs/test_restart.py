@@ -1,0 +1,89 @@
+"""Environments that raise now and then: the run ends, or goes on if that is asked for."""
+
+import json
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import spo
+from spo.envs.make import EnvMaker
+from spo.envs.subproc import SubprocVecEnv
+from spo.envs.sync import SyncVecEnv
+from spo.errors import EnvError
+
+
+class Breaking(gym.Env):
+    """Raises in the step of an episode that it is told to, and works until then."""
+
+    observation_space = gym.spaces.Box(-1, 1, (2,))
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, at: int = 3):
+        self.at = at
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return self._seen(), {}
+
+    def _seen(self):
+        return np.full(2, self.time / 10, np.float32)
+
+    def step(self, action):
+        self.time += 1
+        if self.time == self.at:
+            raise RuntimeError("gearbox broke")
+        return self._seen(), 1.0, False, False, {}
+
+
+def make(at: int, on_error: str = "restart") -> EnvMaker:
+    return EnvMaker(Breaking, {"at": at}, on_error=on_error)
+
+
+def test_an_episode_is_cut_where_its_environment_raised(capfd):
+    envs = SyncVecEnv(make(3), range(2), seed=1)
+    envs.reset()
+    first = envs.envs[0]
+    steps = [envs.step(np.zeros(2, int)) for _ in range(4)]
+    assert [step.restarts for step in steps] == [0, 0, 2, 0]
+    cut = steps[2]
+    assert cut.truncated.all() and not cut.terminated.any() and not cut.reward.any()
+    np.testing.assert_allclose(cut.final_observation, 0.2)  # the last that was seen
+    np.testing.assert_allclose(cut.observation, 0.0)
+    assert [(episode.total_reward, episode.length) for episode in cut.episodes] == [(2.0, 3), (2.0, 3)]
+    assert envs.envs[0] is not first
+    assert "environment 1 raised RuntimeError: gearbox broke (its step 3); its episode is cut" in capfd.readouterr().err
+
+
+def test_workers_count_their_restarts():
+    envs = SubprocVecEnv(make(2), 2, seed=1, workers=2, timeout=300)
+    try:
+        envs.reset()
+        assert [envs.step(np.zeros(2, int)).restarts for _ in range(2)] == [0, 2]
+    finally:
+        envs.close()
+
+
+@pytest.mark.parametrize("at, on_error, step", [(1, "restart", 1), (3, "stop", 3)])
+def test_what_would_come_again_or_was_not_asked_for_ends_the_run(at, on_error, step):
+    envs = SyncVecEnv(make(at, on_error), range(2), seed=1)
+    envs.reset()
+    with pytest.raises(EnvError, match=f"environment 0 raised RuntimeError: gearbox broke .its step {step}"):
+        for _ in range(4):
+            envs.step(np.zeros(2, int))
+
+
+def test_a_run_goes_on_and_counts(tmp_path):
+    settings = {
+        "preset": "classic",
+        "steps": 64,
+        "envs": 2,
+        "horizon": 16,
+        "minibatches": 2,
+        "epochs": 1,
+        "quiet": True,
+    }
+    spo.train(Breaking, on_env_error="restart", env_arg={"at": 5}, out=str(tmp_path / "run"), **settings)
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [row["env_restarts"] for row in rows] == [6, 12]

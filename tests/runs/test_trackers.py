@@ -1,0 +1,145 @@
+"""Trackers: their points are the run's rows, once each; one that fails or hangs costs a warning and nothing else."""
+
+import threading
+import types
+
+import pytest
+
+import spo
+from spo.runs import trackers
+from spo.runs.directory import RunDirectory
+from spo.runs.trackers import TrackerLogger, check_trackers
+
+SETTINGS = {"preset": "classic", "envs": 4, "horizon": 32, "steps": 4 * 128, "checkpoint_every": 2, "quiet": True}
+
+
+class Memory:
+    """A tracker that keeps its runs in memory, by their ids."""
+
+    runs: dict = {}
+
+    def __init__(self, run):
+        self.told, self.id = run, run.known_id or f"id-{len(self.runs)}"
+        self.points = self.runs.setdefault(self.id, [])
+
+    def log(self, metrics, step):
+        self.points.append((step, metrics))
+
+    def finish(self):
+        self.points.append("finished")
+
+
+class Broken(Memory):
+    def log(self, metrics, step):
+        raise ConnectionError("the server is on fire")
+
+
+class Hanging(Memory):
+    released = threading.Event()
+
+    def log(self, metrics, step):
+        self.released.wait(60)
+
+
+@pytest.fixture
+def tracked(monkeypatch):
+    """Put a tracker in the place of W&B, which counts as installed and known."""
+
+    def put(kind):
+        kind.runs = {}
+        monkeypatch.setitem(trackers.TRACKERS, "wandb", kind)
+        monkeypatch.setattr("spo.runs.start.check_trackers", lambda names: None)
+        return kind
+
+    return put
+
+
+def test_a_tracker_gets_every_row_under_known_names_and_the_settings(tracked, tmp_path):
+    kind = tracked(Memory)
+    run = spo.train("CartPole-v1", **SETTINGS, track=("wandb",), out=str(tmp_path / "run"))
+    (points,) = kind.runs.values()
+    rows = RunDirectory(run.directory).read_metrics()
+    assert [step for step, _ in points[:-1]] == [128, 256, 384, 512] and points[-1] == "finished"
+    assert [point["losses/kl"] for _, point in points[:-1]] == [row["kl"] for row in rows]
+    assert points[0][1]["charts/episodic_return"] == rows[0]["return_mean"]
+
+
+def test_a_resumed_run_goes_on_in_the_same_tracked_run_with_no_point_twice(tracked, tmp_path):
+    kind = tracked(Memory)
+
+    def fail(trainer, row):
+        if row["iteration"] == 3:
+            raise RuntimeError("the power failed")
+
+    with pytest.raises(RuntimeError):
+        spo.train("CartPole-v1", **SETTINGS, track=("wandb",), out=str(tmp_path / "run"), callback=fail)
+    spo.resume(tmp_path / "run", quiet=True)
+    (points,) = kind.runs.values()
+    assert [point[0] for point in points if point != "finished"] == [128, 256, 384, 512]
+
+
+@pytest.mark.parametrize("kind", [Broken, Hanging])
+def test_a_tracker_that_fails_or_hangs_costs_one_warning(kind, tracked, tmp_path, capsys, monkeypatch):
+    tracked(kind)
+    Hanging.released.clear()
+    monkeypatch.setattr(trackers, "PATIENCE", 0.2)
+    run = spo.train("CartPole-v1", **SETTINGS, track=("wandb",), out=str(tmp_path / "run"))
+    assert len(RunDirectory(run.directory).read_metrics()) == 4
+    assert capsys.readouterr().err.count("warning: --track wandb has ended") == 1
+    Hanging.released.set()
+
+
+def test_a_tracker_that_takes_nothing_does_not_fill_memory(tracked, tmp_path, monkeypatch, capsys):
+    tracked(Hanging)
+    Hanging.released.clear()
+    monkeypatch.setattr(trackers, "MOST_WAITING", 2)
+    monkeypatch.setattr(trackers, "PATIENCE", 0.2)
+    (tmp_path / "run").mkdir()
+    logger = TrackerLogger("wandb", RunDirectory(tmp_path / "run"), {})
+    for step in range(1, 6):
+        logger.write({"env_steps": step}, [])
+    logger.close()
+    assert "it does not answer" in capsys.readouterr().err
+    Hanging.released.set()
+
+
+def test_what_is_missing_is_named_before_anything_runs(monkeypatch, tmp_path):
+    monkeypatch.setattr(trackers, "find_spec", lambda name: None)
+    with pytest.raises(
+        spo.ConfigError, match=r"--track mlflow needs: pip install 'simple-policy-optimization\[mlflow\]'"
+    ):
+        spo.train("CartPole-v1", **SETTINGS, track=("mlflow",), out=str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_wandb_without_credentials_is_refused_unless_it_is_offline(monkeypatch):
+    fake = types.ModuleType("wandb")
+    fake.api = types.SimpleNamespace(api_key=None)
+    monkeypatch.setitem(__import__("sys").modules, "wandb", fake)
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    with pytest.raises(spo.ConfigError, match="--track wandb has no credentials"):
+        check_trackers(("wandb",))
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    check_trackers(("wandb", "tensorboard"))
+
+
+def test_a_run_of_a_sweep_is_in_its_group(tmp_path):
+    (tmp_path / "study" / "runs" / "one").mkdir(parents=True)
+    (tmp_path / "study" / "plan.json").write_text("{}")
+    assert trackers._group_of(tmp_path / "study" / "runs" / "one") == "study"
+    assert trackers._group_of(tmp_path) is None
+
+
+def test_wandb_offline_has_every_point_once_over_a_resume(monkeypatch, tmp_path):
+    """With the library itself: each point is handed to it once, and both parts are of one run."""
+    pytest.importorskip("wandb")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    steps, log = [], trackers.WandbTracker.log
+    monkeypatch.setattr(trackers.WandbTracker, "log", lambda *given: log(*given) or steps.append(given[-1]))
+    out = tmp_path / "run"
+    spo.train("CartPole-v1", **SETTINGS, track=("wandb",), out=str(out), callback=lambda _, row: row["iteration"] < 3)
+    spo.resume(out, quiet=True)
+    assert steps == [128, 256, 384, 512]
+    assert len({path.stem for path in (tmp_path / "wandb").rglob("*.wandb")}) == 1
