@@ -60,7 +60,7 @@ class Browser:
             if answer.get("id") == number:
                 assert "error" not in answer, (method, answer["error"])
                 return answer["result"]
-            if answer.get("sessionId") in self.pages:
+            if "method" in answer and answer.get("sessionId") in self.pages:
                 self.pages[answer["sessionId"]].take(answer["method"], answer["params"])
 
     def _receive(self) -> dict:
@@ -113,6 +113,7 @@ class Page:
     def set_up(self, width: int, height: int, dark: bool) -> None:
         for domain in ("Page", "Runtime", "Log", "Network", "Audits"):
             self.call(f"{domain}.enable")
+        self.call("Emulation.setFocusEmulationEnabled", enabled=True)  # every tab as if it were in front
         self.resize(width, height)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
