@@ -63,7 +63,7 @@ $(VENV)/.runs: pyproject.toml constraints.txt
 
 $(VENV)/.tests: $(VENV)/.runs
 	@echo "installing what the tests need"
-	$(PIP) --editable '.[mujoco,atari,envpool,tensorboard,report,video,ray,dev]'
+	$(PIP) --editable '.[mujoco,atari,envpool,tensorboard,report,watch,video,ray,export,tune,hub,dev]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.runs

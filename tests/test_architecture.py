@@ -15,6 +15,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 # A package or module of the top may import from its own layer (without cycles) and from those below it.
 LAYERS = [
     {"cli", "__main__"},
+    {"watch"},
     {"experiments", "theory"},
     {"runs"},
     {"evaluation", "trainer"},
@@ -45,6 +46,9 @@ READ_WITHOUT_TORCH = (
     "spo.envs.shared_memory",
     "spo.envs.subproc",
     "spo.theory.findings",
+    "spo.watch.command",
+    "spo.watch.text",
+    "spo.watch.catalogue",
 )
 
 

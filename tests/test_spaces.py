@@ -141,7 +141,7 @@ def test_actor_and_critic_share_the_encoder_and_trpos_critic_leaves_it_alone():
     before = run.parameters.vector.clone()
     batch = {"observation": torch.randint(0, 255, (64, 2, 10, 10), dtype=torch.uint8)}
     batch |= {"old_value": torch.zeros(64), "value_target": torch.ones(64)}
-    run.update.epochs(batch, 1e-3, {}, lambda order: False)
+    run.update.epochs(batch, 1e-3, {}, lambda order, samples: False)
     size = run.parameters.policy_size
     assert torch.equal(run.parameters.vector[:size], before[:size])
     assert not torch.equal(run.parameters.vector[size:], before[size:])

@@ -15,6 +15,7 @@ from spo.algorithms.batch import Batch, example_batch, make_batch
 from spo.algorithms.losses import Loss, make_loss, ratios
 from spo.algorithms.metrics import Row, action_statistics, episode_statistics, explained_variance
 from spo.algorithms.minibatch_update import MinibatchUpdate
+from spo.algorithms.ratio_samples import RatioSampler
 from spo.algorithms.trpo import TRPOUpdate
 from spo.config.config import Config
 from spo.envs import VecEnv
@@ -51,6 +52,7 @@ class Trainer:
         self.timer = Timer()
         self.initial_policy: Path | None = None  # the folder that it was read from, with --init-from
         self.ratios: dict[str, np.ndarray] | None = None  # of the newest iteration, where they are asked for
+        self.ratio_sample: dict[str, np.ndarray] | None = None  # likewise of some samples, for spo watch
         self.departures: list[str] = []  # why this run is not to the bit what an uninterrupted one would be
         cores = config.threads or os.cpu_count() or 1
         self.backend, self.backend_reason = choose_backend(config, cores)
@@ -173,11 +175,12 @@ class Trainer:
             rollout = self.collector.collect()
             with self.timer("advantage"):
                 batch = self.advantages(rollout)
-            ratios = self._ratio_record(batch)
+            ratios, sampler = self._ratio_record(batch), self._ratio_sampler()
             with self.timer("update"):
-                stats = self.update(batch, learning_rate, ratios)
+                stats = self.update(batch, learning_rate, ratios, sampler)
             self._check_finite(stats)
         self.ratios = ratios.arrays() if ratios else None
+        self.ratio_sample = sampler.arrays(stats.get("epsilon", self.config.clip_range)) if sampler else None
         self.iteration += 1
         self._rebuild_when_due()
         stats |= episode_statistics(rollout.episodes) | action_statistics(self.distribution, rollout)
@@ -195,6 +198,11 @@ class Trainer:
     def _ratio_record(self, batch: Batch) -> "RatioRecord | None":
         is_wanted = self.iteration + 1 in self.config.record_ratios
         return RatioRecord(self.update.loss, batch) if is_wanted else None
+
+    def _ratio_sampler(self) -> RatioSampler | None:
+        every = self.config.watch_ratios
+        is_wanted = every > 0 and (self.iteration + 1) % every == 0
+        return RatioSampler(self.config.batch_size) if is_wanted else None
 
     def _rebuild_when_due(self) -> None:
         if self.is_at_rebuild:

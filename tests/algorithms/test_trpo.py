@@ -97,7 +97,7 @@ def test_the_policy_step_leaves_the_critic_and_the_critic_the_policy(monkeypatch
     run.update.policy_step(batch)
     stepped = run.parameters.vector.clone()
     assert torch.equal(stepped[size:], before[size:]) and not torch.equal(stepped[:size], before[:size])
-    run.update.epochs(batch, 1e-3, {}, lambda order: False)
+    run.update.epochs(batch, 1e-3, {}, lambda order, samples: False)
     after = run.parameters.vector
     assert torch.equal(after[:size], stepped[:size]) and not torch.equal(after[size:], stepped[size:])
 

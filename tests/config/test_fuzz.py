@@ -260,7 +260,7 @@ CHOICES = ["cosine", "", "OFF"]
 BAD = {
     **dict.fromkeys(("envs", "horizon", "epochs", "minibatches", "keep", "replay_limit"), COUNTS),
     **dict.fromkeys(("threads", "rebuild_every", "cg_steps", "backtrack_steps"), COUNTS),
-    **dict.fromkeys(("checkpoint_every", "eval_every", "seed"), ["-1", "1.5", "many", "99999999999"]),
+    **dict.fromkeys(("checkpoint_every", "eval_every", "seed", "watch_ratios"), ["-1", "1.5", "many", "99999999999"]),
     **dict.fromkeys(("learning_rate", "adam_eps", "max_grad_norm", "lr_kl_target", "target_kl", "beta"), POSITIVE),
     **dict.fromkeys(("temperature", "state_delta", "delta", "deviation_limit", "deviation_target"), POSITIVE),
     "epsilon_high": POSITIVE,

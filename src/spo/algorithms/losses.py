@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from spo.algorithms.batch import Batch
-from spo.algorithms.metrics import POLICY_STATISTICS, Stats, ratio_statistics, slope_statistics
+from spo.algorithms.metrics import POLICY_STATISTICS, Stats, ratio_statistics, sample_statistics, slope_statistics
 from spo.config.config import Config
 from spo.errors import ConfigError
 from spo.models.distributions import Distribution
@@ -125,6 +125,7 @@ class Loss:
         stats |= ratio_statistics(log_ratio, feedback.get("epsilon", self.ratio_bound))
         slope = self.surrogate.slope(clamp_log_ratio(log_ratio), inputs, feedback)
         stats |= slope_statistics(slope, inputs["advantage"])
+        stats["samples"] = sample_statistics(log_ratio, inputs["advantage"], slope)
         if self.measures_kl:
             stats["minibatch_kl"] = self.distribution.kl(batch["old_params"], params).mean()
         return total, {name: stat.detach() for name, stat in stats.items()}

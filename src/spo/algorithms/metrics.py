@@ -35,6 +35,12 @@ def ratio_statistics(log_ratio: Tensor, bound: float | Tensor) -> Stats:
     }
 
 
+def sample_statistics(log_ratio: Tensor, advantage: Tensor, slope: Tensor) -> Tensor:
+    """Give each sample's ratio, its advantage, and whether the objective leaves it alone (3, samples)."""
+    ratio = log_ratio.detach().clamp(max=LARGEST_LOGGED_LOG_RATIO).exp()
+    return torch.stack([ratio, advantage.detach(), (slope == 0).to(ratio.dtype)])
+
+
 def slope_statistics(slope: Tensor, advantage: Tensor) -> Stats:
     """Which samples the objective leaves alone, and which it pulls back against their advantage."""
     return {

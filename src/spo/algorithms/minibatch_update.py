@@ -15,6 +15,7 @@ from spo.algorithms.adam import AdamState, adam_step, kl_adaptive_learning_rate
 from spo.algorithms.batch import Batch
 from spo.algorithms.losses import Feedback, Loss, ValueLoss, divergences, gradient, normalize
 from spo.algorithms.metrics import summarize_minibatches
+from spo.algorithms.ratio_samples import RatioSampler
 from spo.config.config import Config
 from spo.objectives import inputs_of
 from spo.runtime.signals import raise_if_interrupted
@@ -39,8 +40,11 @@ class GradientStep:
         corrections: Tensor,
         batch: Batch,
         feedback: Feedback,
-    ) -> Tensor:
-        """Steps in place and returns the statistics taken before the step, in the order of `names`."""
+    ) -> tuple[Tensor, Tensor | None]:
+        """Steps in place and returns the statistics taken before the step, in the order of `names`, and of each sample.
+
+        Samples are always returned, so that a compiled step is the same whether anybody keeps them or not.
+        """
         with torch.no_grad():
             slope, stats = gradient(self.loss, vector, batch, feedback)
             stats["grad_norm"] = norm = slope.square().sum().sqrt()
@@ -51,7 +55,7 @@ class GradientStep:
                 is_allowed = is_allowed & ~self.ends_updates(stats["ratio_deviation"])
             clipped = slope * (self.max_norm / (norm + 1e-6)).clamp(max=1.0)
             adam_step(vector, (first, second), clipped, is_allowed, learning_rate, corrections, self.eps)
-            return torch.stack([stats[name] for name in self.names])
+            return torch.stack([stats[name] for name in self.names]), stats.get("samples")
 
 
 class MinibatchEpochs:
@@ -62,15 +66,20 @@ class MinibatchEpochs:
         self.adam = AdamState.like(loss.parameters.vector)
         self.learning_rate = torch.tensor(config.learning_rate)
         self.stepper = GradientStep(loss, config)
-        self.step: Callable[..., Tensor] = self.stepper.__call__
+        self.step: Callable[..., tuple[Tensor, Tensor | None]] = self.stepper.__call__
         self.around_epoch: Callable[[], AbstractContextManager] = nullcontext
 
     def __call__(
-        self, batch: Batch, learning_rate: float | None, feedback: Feedback, after_epoch: Callable[[Tensor], bool]
+        self,
+        batch: Batch,
+        learning_rate: float | None,
+        feedback: Feedback,
+        after_epoch: Callable[[Tensor, list[Tensor]], bool],
     ) -> dict[str, float]:
         """Step through shuffled minibatches, epoch after epoch, and return the statistics of those that were run.
 
-        After each epoch `after_epoch` is given its order of the samples, and says whether it was enough.
+        After each epoch `after_epoch` is given its order of the samples and what each minibatch says of its own, and
+        says whether it was enough.
         """
         if learning_rate is not None:
             self.learning_rate.fill_(learning_rate)
@@ -78,16 +87,19 @@ class MinibatchEpochs:
         epochs, is_over = 0, False
         while epochs < self.config.epochs and not is_over:
             order = torch.from_numpy(self.generator.permutation(self.config.batch_size))
+            samples: list[Tensor] = []
             with self.around_epoch():
                 for minibatch in self._minibatches(batch, order):
                     state = (weights, self.adam.first, self.adam.second, self.learning_rate, self.adam.corrections())
-                    rows.append(self.step(*state, minibatch, feedback))
+                    row, sample = self.step(*state, minibatch, feedback)
+                    rows.append(row)
+                    samples.append(sample)
                     raise_if_interrupted()
                     is_over = self._must_end(rows[-1])
                     if is_over:
                         break
                     self.adam.count += 1
-            is_over = after_epoch(order) or is_over
+            is_over = after_epoch(order, samples) or is_over
             epochs += 1
         return summarize_minibatches(self.stepper.names, torch.stack(rows)) | {"epochs": epochs}
 
@@ -140,13 +152,19 @@ class MinibatchUpdate:
         self.needs_next_step = loss.needs_next_step
 
     def __call__(
-        self, batch: Batch, learning_rate: float | None, record: Callable[[Tensor], object] | None = None
+        self,
+        batch: Batch,
+        learning_rate: float | None,
+        record: Callable[[Tensor], object] | None = None,
+        sampler: RatioSampler | None = None,
     ) -> dict[str, float]:
-        """Improves in place and returns the iteration's statistics; `record` is given what each epoch saw."""
+        """Improves in place and returns the iteration's statistics; `record` and `sampler` get what each epoch saw."""
         batch = prepared(self.loss, normalize_over_batch(batch, self.config))
         used = dict(self.fed_back)
 
-        def after_epoch(order: Tensor) -> bool:
+        def after_epoch(order: Tensor, samples: list[Tensor]) -> bool:
+            if sampler:
+                sampler(order, samples)
             if record:
                 record(self.seen_advantage(batch["advantage"], order))
             return self._has_enough(batch)

@@ -8,8 +8,9 @@ from torch import Tensor
 
 from spo.algorithms.batch import Batch
 from spo.algorithms.losses import Loss, ValueLoss, clamp_log_ratio, divergences, normalize
-from spo.algorithms.metrics import ratio_statistics, slope_statistics
+from spo.algorithms.metrics import ratio_statistics, sample_statistics, slope_statistics
 from spo.algorithms.minibatch_update import MinibatchEpochs, prepared
+from spo.algorithms.ratio_samples import RatioSampler
 from spo.config.config import Config
 
 SMALLEST_GRADIENT = 1e-8
@@ -47,7 +48,11 @@ class TRPOUpdate:
         self.epochs = MinibatchEpochs(value_loss, config, generator)
 
     def __call__(
-        self, batch: Batch, learning_rate: float | None, record: Callable[[Tensor], object] | None = None
+        self,
+        batch: Batch,
+        learning_rate: float | None,
+        record: Callable[[Tensor], object] | None = None,
+        sampler: RatioSampler | None = None,
     ) -> dict[str, float]:
         """Improves in place and returns the iteration's statistics; ratios are those after the step."""
         advantage = batch["advantage"]
@@ -57,8 +62,11 @@ class TRPOUpdate:
         stats = self.policy_step(batch)
         if record:
             record(batch["advantage"])
-        stats |= self._statistics_after(batch) | divergences(self.loss, batch)
-        critic = self.epochs(batch, learning_rate, {}, lambda order: False)
+        after, samples = self._statistics_after(batch)
+        stats |= after | divergences(self.loss, batch)
+        if sampler:
+            sampler(torch.arange(samples.shape[1]), [samples])
+        critic = self.epochs(batch, learning_rate, {}, lambda order, samples: False)
         return stats | {name: critic[name] for name in ("value_loss", "epochs")}
 
     def compile(self, example: Batch) -> None:
@@ -139,10 +147,11 @@ class TRPOUpdate:
         return self._surrogate(batch, params).item() > before and kl <= self.settings["delta"]
 
     @torch.no_grad()
-    def _statistics_after(self, batch: Batch) -> dict[str, float]:
+    def _statistics_after(self, batch: Batch) -> tuple[dict[str, float], Tensor]:
         params = self.loss.policy_params(self.parameters.vector, batch)
         log_ratio = self._log_ratio(batch, params)
         slope = clamp_log_ratio(log_ratio).exp() * batch["advantage"]
         stats = ratio_statistics(log_ratio, self.loss.ratio_bound) | slope_statistics(slope, batch["advantage"])
         stats |= {"policy_loss": -slope.mean(), "entropy": self.loss.distribution.entropy(params).mean()}
-        return {name: stat.item() for name, stat in stats.items()}
+        samples = sample_statistics(log_ratio, batch["advantage"], slope)
+        return {name: stat.item() for name, stat in stats.items()}, samples

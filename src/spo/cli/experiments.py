@@ -165,6 +165,30 @@ def report(given: ReportArguments) -> None:
 
 
 @dataclass(frozen=True)
+class WatchArguments:
+    """Shows runs and sweeps as they are written: in the browser, or in the terminal."""
+
+    directories: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[DIR ...]")] = ("runs",)
+    """Directories of runs and sweeps, or runs themselves."""
+    port: int = 5006
+    """The port to serve at (0: any that is free)."""
+    address: str = "127.0.0.1"
+    """The address to serve at. Any but this machine's own needs the token that is printed."""
+    browser: bool = True
+    """Opens the page in the browser."""
+    text: bool = False
+    """Draws a table in the terminal instead."""
+
+
+@command("watch [DIR ...]", "show runs and their trust region live, in the browser or the terminal", WatchArguments)
+def watch(given: WatchArguments) -> None:
+    from spo.watch.command import watch_runs
+
+    roots = [Path(directory) for directory in given.directories or ("runs",)]
+    watch_runs(roots, given.address, given.port, given.browser, given.text)
+
+
+@dataclass(frozen=True)
 class TheoryArguments:
     """Checks the paper's theorems on small random MDPs that are solved exactly, and draws an example of each."""
 

@@ -164,6 +164,8 @@ class Records:
     """Evaluates the frozen policy every so many iterations (0: never)."""
     record_ratios: Annotated[fields.Numbers, fields.ITERATIONS] = ()
     """Iterations of which every sample's ratio is kept after each epoch, in ratios/ITERATION.safetensors."""
+    watch_ratios: Annotated[int, fields.COUNT_OR_ZERO] = 1
+    """Keeps ratios of some samples of every so many-th iteration for `spo watch`, in ratio_samples/ (0: none)."""
     tensorboard: bool = False
     """Also writes TensorBoard files into the run directory."""
     track: tuple[Literal["wandb", "mlflow", "trackio", "tensorboard"], ...] = ()

@@ -34,6 +34,7 @@ class RunDirectory:
         self.policy = self.path / "policy"
         self.checkpoints = self.path / "checkpoints"
         self.ratios = self.path / "ratios"
+        self.ratio_samples = self.path / "ratio_samples"
         self.tensorboard = self.path / "tensorboard"
         self.lock = self.path / "lock"
         self.traceback = self.path / "traceback.txt"

@@ -14,6 +14,7 @@ from spo.models.policy_files import save_policy
 from spo.runs.checkpoint import Snapshot, save_checkpoint
 from spo.runs.directory import RunDirectory
 from spo.runs.loggers import JsonlLogger, Logger, ProgressLogger, TableLogger, TensorBoardLogger
+from spo.runs.ratio_samples import keep_sample, prune_samples
 from spo.runs.trackers import TRACKERS, TrackerLogger
 from spo.runtime.files import append_row, replace_file, write_error
 from spo.trainer import Trainer
@@ -32,6 +33,7 @@ class Recorder:
         self.training, self.directory, self.config = training, directory, training.config
         self.boundary, self.published = boundary, boundary.iteration if boundary else 0
         self.loggers = [*self._own_loggers(), *loggers]
+        prune_samples(directory.ratio_samples, self.published, self.config.watch_ratios, self.config.iterations)
 
     def _own_loggers(self) -> list[Logger]:
         loggers: list[Logger] = [JsonlLogger(self.directory)]
@@ -135,6 +137,10 @@ class Recorder:
         if self.training.ratios:
             self.directory.ratios.mkdir(exist_ok=True)
             replace_file(self.directory.ratios / f"{self.training.iteration}.safetensors", save(self.training.ratios))
+        if self.training.ratio_sample:
+            every, iterations = self.config.watch_ratios, self.config.iterations
+            kept = (self.training.iteration, self.training.ratio_sample, every, iterations)
+            keep_sample(self.directory.ratio_samples, *kept)
 
     def close(self) -> None:
         for logger in self.loggers:

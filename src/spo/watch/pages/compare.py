@@ -1,0 +1,243 @@
+"""Several runs, or the variants of a sweep, over their seeds."""
+
+from dataclasses import dataclass
+from itertools import cycle
+
+import numpy as np
+from bokeh.models import Column, ColumnDataSource, InlineStyleSheet, RadioButtonGroup, Select, UIElement
+from bokeh.plotting import figure
+
+from spo.experiments.report.markup import Html, element, join
+from spo.watch.curves import METRICS, RETURN, Curve, CurveKeeper, combine, interval_of
+from spo.watch.glance import Glance
+from spo.watch.page import Page, link_to
+from spo.watch.plots import add_hover, make_figure, set_log_scale
+from spo.watch.words import colour_of, list_differences, show_number
+
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#8a94a0", "#7f5fc7")
+DASHES = ("solid", "dashed", "dotted", "dotdash")
+MOST_RUNS, MOST_TASKS, MOST_GROUPS = 400, 24, 24
+GRID = """:host {
+  display: grid !important; grid-template-columns: repeat(auto-fill, minmax(min(100%, 26rem), 1fr)); gap: 0 1.5rem;
+}"""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of one kind on one task."""
+
+    task: str
+    label: str
+    runs: tuple[Glance, ...]
+
+
+class ComparePage(Page):
+    """Curves with bands, and what the runs have come to."""
+
+    title, path = "Compare", "/compare"
+
+    def build(self) -> list[UIElement]:
+        self.keeper, self.plots, self.drawn = CurveKeeper(self.catalogue), {}, None
+        style = {"stylesheets": [self.widget_style]}
+        options = list(METRICS.items())
+        self.metrics = [Select(name=f"metric-{i}", value=value, options=options, width=230, **style)
+                        for i, value in enumerate((RETURN, "ratio_deviation_max"))]  # fmt: skip
+        self.across = RadioButtonGroup(name="across", labels=["steps", "wall time"], active=0, **style)
+        self.scale = RadioButtonGroup(name="scale", labels=["linear", "log right"], active=0, **style)
+        for widget, name in ((self.metrics[0], "value"), (self.metrics[1], "value"), (self.across, "active"),
+                             (self.scale, "active")):  # fmt: skip
+            self.listen(widget, name, lambda value: self._redraw())
+        self.facts, self.table = self.make_div("facts"), self.make_div("table")
+        self.grid = Column(name="grid", sizing_mode="stretch_width", stylesheets=[InlineStyleSheet(css=GRID)])
+        return [self.facts, *self.metrics, self.across, self.scale, self.grid, self.table]
+
+    # Which runs
+
+    def _choose(self) -> list[Glance]:
+        """Take the sweep or the runs that the address names; else the newest sweep; else the newest runs."""
+        glances = list(self.catalogue.glances.values())
+        sweep, keys = self.argument("sweep"), self.arguments("run")
+        if not sweep and not keys:
+            newest = max(glances, key=lambda own: own.written, default=None)
+            sweep = newest.sweep if newest else ""
+        if sweep:
+            return [own for own in glances if own.sweep == sweep][:MOST_RUNS]
+        if keys:
+            return [own for own in glances if own.key in set(keys)][:MOST_RUNS]
+        return sorted((own for own in glances if not own.sweep), key=lambda own: -own.written)[:20]
+
+    def _group(self, runs: list[Glance]) -> list[Group]:
+        """Put runs that differ in their seed alone together."""
+        differences = list_differences(runs)
+        found: dict[tuple[str, str], list[Glance]] = {}
+        for run in sorted(runs, key=lambda own: (own.task, own.name)):
+            label = self.catalogue.label(run)
+            label = label if run.sweep or not differences[run.key] else f"{label} · {differences[run.key]}"
+            found.setdefault((run.task, label), []).append(run)
+        return [Group(task, label, tuple(own)) for (task, label), own in found.items()]
+
+    # Drawing
+
+    def _redraw(self) -> None:
+        self.drawn = None
+        self.refresh()
+
+    def refresh(self) -> None:
+        runs = self._choose()
+        is_new = self.keeper.poll([run.key for run in runs])
+        self._note(runs)
+        state = (self.catalogue.version, len(runs))
+        if not is_new and state == self.drawn:
+            return
+        self.drawn = state
+        groups = self._group(runs)
+        looks = _choose_looks(groups)
+        tasks = list(dict.fromkeys(group.task for group in groups))[:MOST_TASKS]
+        self._make_plots(tasks, list(looks))
+        for task in tasks:
+            self._draw_task(task, [group for group in groups if group.task == task], looks)
+        self._arrange()
+        self.set_text(self.facts, self._draw_facts(runs, looks))
+        self.set_text(self.table, _draw_table(groups, looks))
+
+    def _note(self, runs: list[Glance]) -> None:
+        missing = len(runs) - self.keeper.count
+        told = [f"{self.keeper.count} of {len(runs)} runs are read so far."] if missing > 0 else []
+        self.show_notes(told or ([] if runs else ["There are no such runs here."]))
+
+    def _make_plots(self, tasks: list[str], labels: list[str]) -> None:
+        """Make the figures of each task, where they are not there already."""
+        kept = {task: plots for task, plots in self.plots.items() if plots.labels == labels}
+        self.plots = {task: kept.get(task) or TaskPlots(self, f"task-{i}", labels) for i, task in enumerate(tasks)}
+
+    def _arrange(self) -> None:
+        """Put figures on the page once there is something in them."""
+        parts = []
+        for task, plots in self.plots.items():
+            if plots.is_drawn:
+                self.set_text(plots.heading, element("h2", task))
+                parts += [plots.heading, *plots.figures]
+        if [part.id for part in parts] != [part.id for part in self.grid.children]:
+            self.grid.children = parts
+
+    def _draw_task(self, task: str, groups: list[Group], looks: dict[str, tuple[str, str]]) -> None:
+        plots, by_time = self.plots[task], self.across.active == 1
+        set_log_scale(plots.figures[1], self.scale.active == 1)
+        for plot, metric in zip(plots.figures, self.metrics):
+            plot.yaxis.axis_label = METRICS[metric.value]
+        for group in groups:
+            if group.label in looks:
+                curves = [self.keeper.curves[run.key] for run in group.runs if run.key in self.keeper.curves]
+                plots.show(group.label, looks[group.label], curves, [own.value for own in self.metrics], by_time)
+
+    def _draw_facts(self, runs: list[Glance], looks: dict[str, tuple[str, str]]) -> Html:
+        plan = self.catalogue.plans.get(runs[0].sweep) if runs and len({run.sweep for run in runs}) == 1 else None
+        unfinished = sum(run.state != "finished" for run in runs)
+        words = [f"{len(runs)} runs"] + ([f"{unfinished} of them not finished"] if unfinished else [])
+        words.append("mean over the seeds, and a band from the lowest to the highest")
+        legend = [element("span", _swatch(look), label) for label, look in looks.items()]
+        return element("section", element("h1", plan.title if plan else "Compare"),
+                       element("p", "; ".join(words), class_="bar"), element("p", *legend, class_="above"),
+                       class_="facts")  # fmt: skip
+
+
+class TaskPlots:
+    """The two figures of a task, with a line and a band for each kind of run."""
+
+    def __init__(self, page: Page, name: str, labels: list[str]):
+        self.labels = labels
+        self.heading = page.make_div(f"{name}-heading", styles={"grid-column": "1 / -1"})
+        shared = None
+        self.figures: list[figure] = []
+        for place in range(2):
+            plot = make_figure(f"{name}-{place}", shared, height=260)
+            shared = plot.x_range
+            self.figures.append(plot)
+        self.sources = {(label, place): ColumnDataSource() for label in labels for place in range(2)}
+        self.drawn: set[tuple[str, int]] = set()
+
+    @property
+    def is_drawn(self) -> bool:
+        return any(len(source.data.get("x", ())) for source in self.sources.values())
+
+    def show(self, label: str, look: tuple[str, str], curves: list[Curve], metrics: list[str], by_time: bool) -> None:
+        for place, (plot, metric) in enumerate(zip(self.figures, metrics)):
+            source = self.sources[label, place]
+            source.data = combine(curves, metric, by_time)
+            if (label, place) not in self.drawn:
+                self.drawn.add((label, place))
+                self._draw(plot, source, *look)
+
+    def _draw(self, plot: figure, source: ColumnDataSource, colour: str, dash: str) -> None:
+        plot.varea("x", "low", "high", source=source, color=colour, alpha=0.14)
+        line = plot.line("x", "mean", source=source, color=colour, line_width=2, line_dash=dash)
+        tooltips = [("at", "@x{0,0}"), ("mean", "@mean{0.[000]}"), ("from", "@low{0.[000]}"), ("to", "@high{0.[000]}"),
+                    ("runs", "@runs")]  # fmt: skip
+        add_hover(plot, tooltips, renderers=[line], mode="mouse")
+
+
+def _choose_looks(groups: list[Group]) -> dict[str, tuple[str, str]]:
+    """Give every kind of run its objective's colour, and those that share one lines of different patterns."""
+    looks: dict[str, tuple[str, str]] = {}
+    spare = cycle([(colour, dash) for dash in DASHES for colour in PALETTE])
+    for group in groups:
+        if group.label in looks or len(looks) >= MOST_GROUPS:
+            continue
+        own = [(colour_of(group.runs[0].objective), dash) for dash in DASHES]
+        free = [look for look in own if look not in looks.values()]
+        look = free[0] if free else next(spare)
+        while look in looks.values():
+            look = next(spare)
+        looks[group.label] = look
+    return looks
+
+
+def _swatch(look: tuple[str, str]) -> Html:
+    """Draw a piece of a line."""
+    dash = {"solid": None, "dashed": "7 4", "dotted": "2 3", "dotdash": "7 3 2 3"}[look[1]]
+    line = element("line", x1=1, x2=27, y1=5, y2=5, stroke=look[0], stroke_width=3, stroke_dasharray=dash)
+    return element("svg", line, viewBox="0 0 28 10", class_="sample", aria_hidden="true")
+
+
+def _draw_table(groups: list[Group], looks: dict[str, tuple[str, str]]) -> Html:
+    head = ["task", "", "runs", "return", "95 % interval", "largest ratio deviation", "steps/s"]
+    rows = []
+    for group in groups:
+        means = {own.label: _mean(own) for own in groups if own.task == group.task}
+        best = max((value for value in means.values() if np.isfinite(value)), default=None)
+        rows.append(_draw_row(group, looks, is_best=means[group.label] == best))
+    body = element("tbody", *rows)
+    heads = [element("th", name, class_="number" if place > 1 else None) for place, name in enumerate(head)]
+    return (
+        element("div", element("table", element("thead", element("tr", *heads)), body), class_="scroll")
+        if rows
+        else Html()
+    )
+
+
+def _mean(group: Group) -> float:
+    known = [run.last_return for run in group.runs if np.isfinite(run.last_return)]
+    return float(np.mean(known)) if known else np.nan
+
+
+def _draw_row(group: Group, looks: dict[str, tuple[str, str]], is_best: bool) -> Html:
+    known = [run.last_return for run in group.runs if np.isfinite(run.last_return)]
+    interval = interval_of(known)
+    ends = f"{show_number(float(interval.low))} to {show_number(float(interval.high))}" if interval else "–"
+    deviations = [run.deviation_max for run in group.runs if np.isfinite(run.deviation_max)]
+    speeds = [run.speed for run in group.runs if np.isfinite(run.speed)]
+    finished = sum(run.state == "finished" for run in group.runs)
+    count = f"{finished}" if finished == len(group.runs) else f"{finished} of {len(group.runs)} finished"
+    look = looks.get(group.label, ("#888888", "solid"))
+    runs = join([" ", *(join([link_to("/run", f"seed {run.seed}", run=run.key), " "]) for run in group.runs[:12])])
+    return element(
+        "tr",
+        element("td", group.task, class_="task"),
+        element("th", _swatch(look), group.label,
+                element("small", runs), scope="row"),
+        element("td", count, class_="number"),
+        element("td", element("b", show_number(_mean(group)), class_="best" if is_best else None), class_="number"),
+        element("td", ends, class_="number"),
+        element("td", show_number(max(deviations, default=np.nan)), class_="number"),
+        element("td", show_number(float(np.mean(speeds)) if speeds else np.nan), class_="number"),
+    )  # fmt: skip

@@ -1,0 +1,88 @@
+"""Figures that look alike: quiet axes whose colours are the page's, and tools that do not take the page's scrolling."""
+
+from collections.abc import Sequence
+
+from bokeh.models import (
+    BasicTickFormatter,
+    BoxZoomTool,
+    DataRange1d,
+    Grid,
+    HoverTool,
+    InlineStyleSheet,
+    LinearAxis,
+    LinearScale,
+    LogAxis,
+    LogScale,
+    NumeralTickFormatter,
+    PanTool,
+    Range1d,
+    ResetTool,
+    SaveTool,
+    WheelZoomTool,
+)
+from bokeh.plotting import figure
+
+HEIGHT = 240
+FONT = "12px"
+
+
+def make_figure(
+    name: str,
+    x_range: DataRange1d | Range1d | None = None,
+    y_range: DataRange1d | Range1d | None = None,
+    height: int = HEIGHT,
+    tooltips: Sequence[tuple[str, str]] = (),
+    dimensions: str = "width",
+    **options,
+) -> figure:
+    """Make an empty figure as wide as its place."""
+    tools = [PanTool(dimensions=dimensions), BoxZoomTool(dimensions=dimensions), WheelZoomTool(dimensions=dimensions)]
+    plot = figure(
+        name=name,
+        height=height,
+        sizing_mode="stretch_width",
+        min_width=200,
+        tools=[*tools, ResetTool(), SaveTool()],
+        toolbar_location="above",
+        toolbar_inner=True,
+        x_range=x_range or DataRange1d(range_padding=0.02),
+        y_range=y_range or DataRange1d(range_padding=0.08),
+        min_border=4,
+        **options,
+    )
+    plot.toolbar.logo, plot.toolbar.autohide = None, True
+    plot.toolbar.stylesheets = [
+        InlineStyleSheet(css=":host(.bk-inner) { background: var(--card); border-radius: 6px; }")
+    ]
+    plot.toolbar.active_drag, plot.toolbar.active_scroll = tools[1], None
+    plot.xaxis.formatter = NumeralTickFormatter(format="0.[00]a")
+    plot.outline_line_color = None
+    plot.axis.minor_tick_line_color = None
+    plot.axis.major_label_text_font_size = plot.axis.axis_label_text_font_size = FONT
+    plot.axis.axis_label_text_font_style = "normal"
+    if tooltips:
+        add_hover(plot, tooltips)
+    return plot
+
+
+def add_hover(plot: figure, tooltips: Sequence[tuple[str, str]], **options) -> HoverTool:
+    """Show the values at the pointer's place along the run; what a source holds is text there, and no markup."""
+    hover = HoverTool(tooltips=list(tooltips), **{"mode": "vline", "line_policy": "nearest"} | options)
+    plot.add_tools(hover)
+    return hover
+
+
+def set_log_scale(plot: figure, is_log: bool) -> None:
+    """Draw the upright axis by powers, or by numbers."""
+    if isinstance(plot.y_scale, LogScale) == is_log:
+        return
+    plot.y_scale = LogScale() if is_log else LinearScale()
+    axis = LogAxis() if is_log else LinearAxis(formatter=BasicTickFormatter())
+    style = {
+        "major_label_text_font_size": FONT,
+        "axis_label_text_font_size": FONT,
+        "axis_label_text_font_style": "normal",
+    }
+    axis.update(axis_label=plot.yaxis[0].axis_label, minor_tick_line_color=None, **style)
+    plot.left = [axis]
+    plot.center = [part for part in plot.center if part not in plot.ygrid] + [Grid(dimension=1, axis=axis)]

@@ -1,0 +1,91 @@
+"""The table of runs in a terminal, for machines without a browser and over ssh."""
+
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from spo.errors import printable
+from spo.watch.catalogue import Catalogue
+from spo.watch.glance import Glance
+from spo.watch.words import draw_bars, leaves_bound, list_differences, name_of, show_clock, show_number, show_steps
+
+SECONDS = 1.0
+COLOURS = {"running": "cyan", "finished": "green", "failed": "red", "damaged": "red", "silent": "yellow",
+           "interrupted": "yellow", "starting": "cyan"}  # fmt: skip
+URGENCY = {state: place for place, state in enumerate(("running", "starting", "silent", "failed", "damaged"))}
+WIDTHS = {"state": 0, "task": 0, "objective": 60, "seed": 120, "progress": 0, "steps/s": 120, "left": 100, "return": 0,
+          "spark": 80, "deviation": 0, "run": 100}  # fmt: skip
+"""The columns, and the letters that a terminal must be wide for each."""
+NUMERIC = ("seed", "steps/s", "left", "return", "deviation")
+
+
+def watch_in_terminal(roots: list[Path]) -> None:
+    """Redraw the table every second until Ctrl-C; where nobody looks at a terminal, print it once."""
+    catalogue, console = Catalogue(roots), Console()
+    while not catalogue.is_whole or not catalogue.version:
+        catalogue.poll()
+        if not catalogue.found.runs:
+            break
+    if not sys.stdout.isatty():
+        console.print(draw(catalogue, (console.width, len(catalogue.glances) + 99)))
+        return
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(draw(catalogue, console.size), refresh=True)
+            time.sleep(SECONDS)
+            catalogue.poll()
+
+
+def draw(catalogue: Catalogue, size: tuple[int, int]) -> Group:
+    """Draw what fits: the runs that want attention first, then the newest."""
+    glances = sorted(catalogue.glances.values(), key=lambda own: (URGENCY.get(own.state, 9), -own.written))
+    counts = Counter(glance.state for glance in glances)
+    title = Text(" · ".join(f"{count} {state}" for state, count in counts.items()) or "no runs yet", style="bold")
+    room = max(1, size[1] - 6 - len(catalogue.found.notes))
+    parts: list[object] = [title, _table(glances[:room], size[0])]
+    if len(glances) > room:
+        parts.append(Text(f"{len(glances) - room} more", style="dim"))
+    parts += [Text(printable(note), style="yellow") for note in catalogue.found.notes]
+    return Group(*parts)
+
+
+def _table(glances: list[Glance], width: int) -> Table:
+    names = [name for name, least in WIDTHS.items() if width >= least]
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in names:
+        header, numeric, is_last = "" if name == "spark" else name, name in NUMERIC, name == "run"
+        table.add_column(header, justify="right" if numeric else "left", no_wrap=True, overflow="ellipsis",
+                         ratio=1 if is_last else None)  # fmt: skip
+    table.expand = "run" in names
+    differences = list_differences(glances)
+    for glance in glances:
+        cells = _cells(glance, differences[glance.key])
+        table.add_row(*(cells[name] for name in names))
+    return table
+
+
+def _cells(glance: Glance, differences: str) -> dict[str, Text]:
+    """Write the cells of a run; nothing in a name can steer the terminal or be markup."""
+    why = glance.reason or next(iter(glance.problems), "")
+    words = {
+        "task": glance.task,
+        "objective": name_of(glance.objective),
+        "seed": glance.seed,
+        "progress": f"{100 * glance.share:3.0f} % {show_steps(glance.steps)}",
+        "steps/s": show_number(glance.speed),
+        "left": show_clock(glance.seconds_left),
+        "return": show_number(glance.last_return),
+        "spark": draw_bars(glance.spark),
+        "run": " · ".join(part for part in (why, glance.name, differences) if part),
+    }
+    cells = {name: Text(printable(word)) for name, word in words.items()}
+    cells["run"].stylize("red" if why else "dim")
+    cells["state"] = Text(glance.state, style=COLOURS.get(glance.state, ""))
+    cells["deviation"] = Text(show_number(glance.deviation_max), style="red" if leaves_bound(glance) else "")
+    return cells
