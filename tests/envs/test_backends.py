@@ -10,6 +10,7 @@ import textwrap
 import time
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -408,7 +409,15 @@ def test_an_environment_that_cannot_be_sent_is_named():
 
 def script(code: str, *arguments: str, wait: bool = True):
     command = [sys.executable, "-c", textwrap.dedent(code), *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=HELPERS)
+    places = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=HELPERS,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(places)},
+    )
     return process.communicate(timeout=PATIENCE) + (process.returncode,) if wait else process
 
 
