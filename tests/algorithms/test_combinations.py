@@ -29,7 +29,7 @@ OF_SOME_ROWS = {
     "action_std",
     "clipped_action_fraction",
 }
-SOMETIMES = {"episodes_cut", "beta", "epsilon", "step_fraction", *OF_SOME_ROWS}
+SOMETIMES = {"episodes_cut", "env_restarts", "beta", "epsilon", "step_fraction", *OF_SOME_ROWS}
 """Documented metrics that only some runs have."""
 OWN = {"ppo-penalty": {"beta"}, "spo-adaptive": {"epsilon"}, "trpo": {"step_fraction"}}
 SCHEDULES = get_args(HINTS["lr_schedule"])

@@ -66,7 +66,7 @@ def test_drawing_needs_no_torch():
 
 
 def test_an_unknown_figure():
-    with pytest.raises(SpoError, match="figure 'fig99' is unknown.*; accepted: objectives, fig1"):
+    with pytest.raises(SpoError, match="figure 'fig99' is unknown.*; accepted: objectives, curves, fig1"):
         cli.dispatch(["figures", "fig99"])
 
 
