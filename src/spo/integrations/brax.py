@@ -7,14 +7,14 @@ with hosting("spo"):
     ppo.train(environment, clipping_epsilon=0.2, ...)
 """
 
-from spo.integrations.hosts import HOSTS
-
-HOSTS["brax"].require()
-
 import contextlib
 from collections.abc import Iterator
 
-from brax.training.agents.ppo import losses
+from spo.integrations.hosts import HOSTS
+
+HOST = HOSTS["brax"]
+with HOST.importing():
+    from brax.training.agents.ppo import losses
 
 from spo.integrations.jax_arrays import make_hosted_in_jax, ratio_of
 from spo.integrations.rewriting import rewrite
@@ -23,9 +23,9 @@ from spo.integrations.rewriting import rewrite
 @contextlib.contextmanager
 def hosting(objective: str = "spo", **settings: float) -> Iterator[None]:
     """Puts an objective into Brax's PPO for all trainings that begin inside the block."""
-    hosted = make_hosted_in_jax(objective, HOSTS["brax"], settings)
-    host = losses.compute_ppo_loss
-    losses.compute_ppo_loss = rewrite(host, HOSTS["brax"], hosted, ratio_of=ratio_of)
+    hosted = make_hosted_in_jax(objective, HOST, settings)
+    host = HOST.find(losses, "compute_ppo_loss")
+    losses.compute_ppo_loss = rewrite(host, HOST, hosted, ratio_of=ratio_of)
     try:
         yield
     finally:

@@ -6,18 +6,16 @@ The class of another objective has its name in capitals: `spo.integrations.rsl_r
 name up among those of their runner, where importing this module puts it.
 """
 
-from spo.integrations.hosts import HOSTS
-
-HOSTS["rsl_rl"].require()
-
 import warnings
 from typing import Any
 
-from rsl_rl.algorithms import PPO
-from rsl_rl.runners import on_policy_runner
-
+from spo.integrations.hosts import HOSTS
 from spo.integrations.objective import fitting_objectives, make_hosted
 from spo.integrations.rewriting import rewrite
+
+with HOSTS["rsl_rl"].importing():
+    from rsl_rl.algorithms import PPO
+    from rsl_rl.runners import on_policy_runner
 
 
 class SPO(PPO):
@@ -41,7 +39,7 @@ class SPO(PPO):
             )
             self.schedule = "fixed"
 
-    hosted_update = rewrite(PPO.update, host)
+    hosted_update = rewrite(host.find(PPO, "update"), host)
 
     def update(self) -> dict[str, float]:
         """The host's update; what it returns, and so what is logged, has the ratios' statistics too."""

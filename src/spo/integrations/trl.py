@@ -4,21 +4,20 @@ from spo.integrations.trl import SPOTrainer
 SPOTrainer(model=..., reward_funcs=..., train_dataset=..., args=GRPOConfig(epsilon=0.2, num_iterations=4)).train()
 """
 
-from spo.integrations.hosts import HOSTS
-
-HOSTS["trl"].require()
-
 import warnings
 from typing import Any
 
 from torch import Tensor
-from trl import GRPOConfig, GRPOTrainer
 
 from spo.errors import Refusal
+from spo.integrations.hosts import HOSTS
 from spo.integrations.objective import GIVEN, make_hosted
 from spo.integrations.rewriting import rewrite
 
 HOST = HOSTS["trl"]
+with HOST.importing():
+    from trl import GRPOConfig, GRPOTrainer
+
 CLIPPED = ("grpo", "bnpo", "dr_grpo", "dapo", "luspo")
 """The loss types that clip the ratio; the others have objectives of their own."""
 
@@ -44,7 +43,7 @@ class SPOTrainer(GRPOTrainer):
             )
 
     hosted_loss = rewrite(
-        GRPOTrainer._compute_loss, HOST, inputs={"old_log_prob": "old_per_token_logps", "mask": "mask"}
+        HOST.find(GRPOTrainer, "_compute_loss"), HOST, inputs={"old_log_prob": "old_per_token_logps", "mask": "mask"}
     )
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:

@@ -4,18 +4,17 @@ verl imports this module by the entry point `verl.plugins`, on every worker. ε 
 `clip_ratio_low` and `clip_ratio_high` where they are set.
 """
 
-from spo.integrations.hosts import HOSTS
-
-HOSTS["verl"].require()
-
 from typing import Any
 
 import torch
 from torch import Tensor
-from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY, agg_loss, register_policy_loss
-from verl.utils.torch_functional import masked_mean
 
+from spo.integrations.hosts import HOSTS
 from spo.integrations.objective import GIVEN, fitting_objectives, make_hosted, ratio_of
+
+with HOSTS["verl"].importing():
+    from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY, agg_loss, register_policy_loss
+    from verl.utils.torch_functional import masked_mean
 
 INPUTS = (*GIVEN, "old_log_prob")
 

@@ -7,16 +7,15 @@ Everything after the module's name is the zoo's own command line. Settings are t
 `--conf-file` names others.
 """
 
-from spo.integrations.hosts import HOSTS
-
-HOSTS["zoo"].require()
-
 import importlib
 import sys
 from pathlib import Path
 
-import rl_zoo3
-from rl_zoo3 import ALGOS, hyperparams_opt
+from spo.integrations.hosts import HOSTS
+
+with HOSTS["zoo"].importing():
+    import rl_zoo3
+    from rl_zoo3 import ALGOS, hyperparams_opt
 
 from spo.integrations.sb3 import SPO
 from spo.integrations.sb3_contrib import RecurrentSPO
