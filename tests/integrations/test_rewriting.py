@@ -269,13 +269,23 @@ def test_an_objective_asks_for_the_log_ratio(monkeypatch):
     assert value.isfinite().all() and torch.isclose(value[1], torch.tensor(2.0).log())
 
 
-def test_a_missing_and_an_old_host_are_named():
+def test_a_missing_an_old_and_a_changed_host_are_named():
     missing = Host("example", "no-such-host", oldest="2.0", tested="2.1", epsilon="clip")
     with pytest.raises(Refusal, match=r"spo.integrations.example needs no-such-host, .*policy-optimization\[example\]"):
         missing.require()
     old = Host("example", "torch", oldest="99.0", tested="99.1", epsilon="clip")
     with pytest.raises(Refusal, match=r"torch \S+ is too old: supported is 99.0 or later; pip install 'torch==99.1'"):
         old.require()
+    with pytest.raises(
+        Refusal, match=r"torch \S+ is not as spo.integrations.example needs it: .*'gone'.*; supported are"
+    ):
+        with HOST.importing():
+            from torch import gone  # noqa: F401
+    with pytest.raises(Refusal, match=r"Adam has no leap; supported are releases 1.0 to 2.13.0: pip install 'torch==2"):
+        HOST.find(torch.optim.Adam, "leap")
+    with pytest.raises(Refusal, match="Tensor has no leap"):
+        HOST.find(torch.zeros(1), "leap")
+    assert HOST.find(torch.optim.Adam, "step") is torch.optim.Adam.step
     assert numbers("2.10.0rc1") > numbers("2.9.2") and numbers("2.13.0+cpu") == (2, 13, 0)
 
 

@@ -13,6 +13,7 @@ from rsl_rl.env import VecEnv
 from rsl_rl.runners import OnPolicyRunner, on_policy_runner
 from tensordict import TensorDict
 
+from spo.errors import Refusal
 from spo.integrations import rsl_rl
 from spo.integrations.hosts import HOSTS, numbers
 
@@ -112,7 +113,16 @@ def test_every_fitting_objective_has_a_class():
     for name, algorithm in rsl_rl.CLASSES.items():
         assert getattr(rsl_rl, name) is getattr(on_policy_runner, name) is algorithm
         assert rsl_rl.class_name(algorithm.objective) == name
-    assert {"SPO", "PPO_CLIP", "PPO_RB", "ASPO", "SIMPLE"} <= set(rsl_rl.CLASSES)
+    assert {"SPO", "SPO_ADAPTIVE", "PPO_CLIP", "PPO_RB", "ASPO", "SIMPLE"} <= set(rsl_rl.CLASSES)
+
+
+def test_the_class_of_an_objective_that_does_not_fit_is_refused():
+    for objective, error, sentence in (
+        ("tr-ppo", Refusal, r"objective 'tr-ppo' does not fit into rsl-rl-lib \S+: it asks for kl; these fit: "),
+        ("spoo", AttributeError, "no class 'SPOO'; it has SPO, "),
+    ):
+        with pytest.raises(error, match=sentence):
+            getattr(rsl_rl, rsl_rl.class_name(objective))
 
 
 def test_the_rate_does_not_follow_the_kl_under_spo():
@@ -146,6 +156,20 @@ def test_spo_learns_and_its_ratios_are_logged():
     assert last > first / 2  # rewards are negative: half of the error or less
     assert {"ratio_deviation", "ratio_deviation_max", "ratio_deviation_sample_max"} <= set(logged[-1])
     assert 0 < logged[-1]["ratio_deviation"] < 0.2
+
+
+def test_a_width_that_is_adapted_is_saved(tmp_path):
+    ours = train(name_of("spo-adaptive"), schedule="fixed")
+    width = ours.alg.hosted_objective.fed_back
+    assert width > 0.2  # ratios stay nearer to 1 than its target, so it grows
+    ours.save(str(tmp_path / "model.pt"))
+    loaded = make(name_of("spo-adaptive"), schedule="fixed")
+    loaded.load(str(tmp_path / "model.pt"))
+    logged = []
+    update = loaded.alg.update
+    loaded.alg.update = lambda: logged.append(update()) or logged[-1]
+    loaded.learn(1)
+    assert logged[0]["epsilon"] == width and loaded.alg.hosted_objective.fed_back != width
 
 
 def test_checkpoints_go_both_ways(tmp_path):

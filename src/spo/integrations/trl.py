@@ -59,11 +59,12 @@ def refuse_other_objectives(args: GRPOConfig) -> None:
     if args.loss_type not in CLIPPED:
         accepted = ", ".join(CLIPPED)
         raise Refusal(f"{HOST.title}: loss_type {args.loss_type!r} has an objective of its own; accepted: {accepted}")
+    if args.use_liger_kernel and hasattr(GRPOTrainer, "compute_liger_loss"):
+        raise Refusal(f"{HOST.title}: use_liger_kernel computes GRPO's loss in a kernel of its own; leave it False")
     if args.delta is not None:
         raise Refusal(f"{HOST.title}: delta {args.delta} clips the ratio before the objective sees it; leave it None")
 
 
 def is_on_policy(args: GRPOConfig) -> bool:
-    """Whether no step is taken between the sampling of completions and their loss."""
-    steps = args.num_iterations * args.steps_per_generation
-    return steps <= args.gradient_accumulation_steps and not args.use_vllm
+    """Whether no step is taken between the sampling of completions and their loss, by the host's own rule."""
+    return args.gradient_accumulation_steps % (args.num_iterations * args.steps_per_generation) == 0
