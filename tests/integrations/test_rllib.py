@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hosting import are_equal, are_finite, require_host
+from hosting import are_equal, are_finite, require_host, run_example
 
 require_host("rllib")
 ray = pytest.importorskip("ray")
@@ -53,6 +53,8 @@ def test_ppo_through_the_rewriter_is_the_hosts_ppo(tmp_path):
     again = configure(SPOTorchLearner).build_algo()
     again.restore_from_path(str(tmp_path / "checkpoint"))
     assert are_equal(weights_of(again), weights_of(ours))
+    again.train()
+    assert not are_equal(weights_of(again), weights_of(ours)) and are_finite(weights_of(again))
 
 
 def test_the_kl_penalty_is_warned_of():
@@ -63,3 +65,9 @@ def test_the_kl_penalty_is_warned_of():
 def test_a_bad_objective_is_refused():
     with pytest.raises(Exception, match="objective 'spu' does not fit into ray .*: it asks for kl_reverse"):
         configure(SPOTorchLearner, objective="spu").build_algo()
+
+
+def test_the_pages_example_runs():
+    short = "clip_param=0.2, train_batch_size_per_learner=128, minibatch_size=64, num_epochs=1"
+    config = run_example("RLlib", {"clip_param=0.2": short})["config"]
+    assert config.learner_class is SPOTorchLearner and not config.use_kl_loss

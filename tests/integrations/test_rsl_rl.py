@@ -28,11 +28,11 @@ FILES = tempfile.TemporaryDirectory()
 class Follow(VecEnv):
     """The reward is how near the actions are to the observation; an episode has 20 steps."""
 
-    def __init__(self, num_envs: int = 16):
+    def __init__(self, num_envs: int = 16, seed: int = 0):
         self.num_envs, self.num_actions, self.device, self.cfg = num_envs, LOOK, "cpu", {}
         self.max_episode_length = 20
         self.episode_length_buf = torch.zeros(num_envs, dtype=torch.long)
-        self.generator = torch.Generator().manual_seed(0)
+        self.generator = torch.Generator().manual_seed(seed)
         self.shown = self._draw()
 
     def _draw(self) -> torch.Tensor:
@@ -78,11 +78,11 @@ def name_of(objective: str) -> str:
     return f"spo.integrations.rsl_rl:{name}" if TAKES_PATHS else name
 
 
-def make(class_name: str, **algorithm) -> OnPolicyRunner:
+def make(class_name: str, seed: int = 1, **algorithm) -> OnPolicyRunner:
     """A runner that writes nothing, but for releases 3.1 to 3.3, which do not run without a directory."""
-    torch.manual_seed(1)
+    torch.manual_seed(seed)
     directory = FILES.name if (3, 1, 0) <= RELEASE < (4, 0, 0) else None
-    runner = OnPolicyRunner(Follow(), settings(class_name, **algorithm), log_dir=directory, device="cpu")
+    runner = OnPolicyRunner(Follow(seed=seed), settings(class_name, **algorithm), log_dir=directory, device="cpu")
     runner.disable_logs, runner.logger_type = True, "none"  # before 3.1, set on the first write
     return runner
 

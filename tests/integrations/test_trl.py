@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 import torch
-from hosting import are_equal, are_finite, parameters_of, require_host
+from hosting import are_equal, are_finite, parameters_of, require_host, run_example
 
 require_host("trl")
 
@@ -149,3 +149,12 @@ def test_the_old_log_probability_reaches_an_objective(tmp_path, monkeypatch):
     monkeypatch.setitem(OBJECTIVES, "weighed", Objective("weighed", weighed))
     train(SPOTrainer, tmp_path, steps=2, objective={"objective": "weighed"})
     assert seen and all(ratio == old and below for ratio, old, below in seen)
+
+
+def test_the_pages_example_runs(tmp_path):
+    short = f"num_iterations=4, output_dir={str(tmp_path)!r}, max_steps=2, max_completion_length=4, use_cpu=True, "
+    short += "bf16=False, report_to='none', save_strategy='no', disable_tqdm=True), processing_class=tokens"
+    prompts = Dataset.from_dict({"prompt": ["w0 w1", "w4 w5"] * 8})
+    given = {"model": model(), "reward": count_w3, "prompts": prompts, "tokens": tokenizer()}
+    trainer = run_example("TRL", {"num_iterations=4)": short}, **given)["trainer"]
+    assert trainer.state.global_step == 2
