@@ -14,10 +14,20 @@ from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 
 from spo.integrations.rllib import SPOTorchLearner
 
+ATTEMPTS = 5
+"""Ray gives its own processes half a minute to start, which is not a machine's fault that does other things too."""
+
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster():
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
+    for attempt in range(ATTEMPTS):
+        try:
+            ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _node_ip_address="127.0.0.1")
+            break
+        except Exception as error:
+            ray.shutdown()
+            if attempt == ATTEMPTS - 1 or "timed out during startup" not in str(error):
+                raise
     yield
     ray.shutdown()
 
