@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from hosting import PAGE
 
 from spo.errors import Refusal
 from spo.integrations.hosts import HOSTS, Host, numbers
@@ -300,3 +301,12 @@ def test_expressions_are_found_in_source_alone():
     tree = ast.parse(f"def loss(new, old, advantage, epsilon):{FORMS['named products']}\n")
     assert len(find_expressions(tree.body[0])) == 1
     assert ppo_clip is OBJECTIVES["ppo-clip"].function
+
+
+def test_the_pages_lines_for_cleanrl_run(samples):
+    section = PAGE.read_text().split("\n## CleanRL\n")[1].split("\n## ")[0]
+    lines = [line[1:].strip() for line in section.splitlines() if line.startswith("+")]
+    new, old, advantage, epsilon = samples
+    names = {"ratio": torch.exp(new - old), "mb_advantages": advantage, "args": SimpleNamespace(clip_coef=epsilon)}
+    exec("\n".join(lines), names)
+    assert torch.equal(names["pg_loss"], -spo(names["ratio"], advantage, epsilon=epsilon).mean())
