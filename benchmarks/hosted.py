@@ -15,7 +15,6 @@ library_env.set_library_env()
 import argparse
 import itertools
 import json
-import os
 import statistics
 import time
 from dataclasses import asdict, dataclass
@@ -144,7 +143,6 @@ def main() -> None:
     if arguments.table:
         print(table(results))
         return
-    os.nice(19)
     torch.set_num_threads(1)
     everything = itertools.product(range(1, arguments.seeds + 1), TASKS, LAYERS, OBJECTIVES)
     for seed, task, layers, objective in everything:

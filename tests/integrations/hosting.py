@@ -1,6 +1,9 @@
 """What the tests of all hosts share."""
 
+import re
 from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -9,6 +12,22 @@ import torch
 from torch import Tensor, nn
 
 from spo.integrations.hosts import HOSTS
+
+PAGE = Path(__file__).parents[2] / "docs" / "integrations.md"
+
+
+def run_example(heading: str, changes: dict[str, str] | None = None, **given: Any) -> dict[str, Any]:
+    """What the page's example of a host leaves behind, run with the names that it takes as given.
+
+    `changes` are texts of the example and what makes them short enough for a test.
+    """
+    section = PAGE.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    (code,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    for text, other in (changes or {}).items():
+        assert code.count(text) == 1, text
+        code = code.replace(text, other)
+    exec(compile(code, str(PAGE), "exec"), given)
+    return given
 
 
 def require_host(name: str) -> None:

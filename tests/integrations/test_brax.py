@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hosting import require_host
+from hosting import require_host, run_example
 
 require_host("brax")
 
@@ -15,7 +15,8 @@ from spo.errors import SpoError
 from spo.integrations.brax import hosting
 
 
-def train() -> list[np.ndarray]:
+def train(**changes) -> tuple:
+    """The policy's and the value's parameters after a short training."""
     _, parameters, _ = ppo.train(
         environment=envs.get_environment("fast"),
         num_timesteps=256,
@@ -29,13 +30,19 @@ def train() -> list[np.ndarray]:
         learning_rate=1e-2,
         clipping_epsilon=0.2,
         seed=1,
+        **changes,
     )
+    return parameters
+
+
+def leaves_of(parameters: tuple) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(parameters)]
 
 
-def are_close(one: list[np.ndarray], other: list[np.ndarray]) -> bool:
+def are_close(one: tuple, other: tuple) -> bool:
     """XLA fuses the two programs in its own ways, so the last bits may differ."""
-    return all(np.allclose(a, b, rtol=1e-5, atol=1e-6) for a, b in zip(one, other, strict=True))
+    pairs = zip(leaves_of(one), leaves_of(other), strict=True)
+    return all(np.allclose(a, b, rtol=1e-5, atol=1e-6) for a, b in pairs)
 
 
 def test_ppo_through_the_rewriter_is_the_hosts_ppo():
@@ -46,9 +53,23 @@ def test_ppo_through_the_rewriter_is_the_hosts_ppo():
     with hosting():
         assert losses.compute_ppo_loss is not own
         ours = train()
+        again = train(restore_params=ours)
     assert losses.compute_ppo_loss is own
     assert are_close(host, through) and not are_close(host, ours)
-    assert all(np.isfinite(weights).all() for weights in ours)
+    assert not are_close(ours, again)
+    assert all(np.isfinite(weights).all() for weights in leaves_of(ours) + leaves_of(again))
+
+
+def test_the_pages_example_runs():
+    short = {"1_000_000": "1", "clipping_epsilon=0.2": "clipping_epsilon=0.2, num_evals=1, num_minibatches=2"}
+    environment = envs.get_environment("fast")
+    assert run_example("Brax and MuJoCo Playground", short, environment=environment)["ppo"] is ppo
+
+
+def test_a_jax_that_is_too_new_is_refused(monkeypatch):
+    monkeypatch.setattr(jax, "__version__", "0.10.1")
+    with pytest.raises(SpoError, match=r"brax \S+ does not train with jax 0.10.1: pip install 'jax<0.10'"), hosting():
+        pass
 
 
 def test_a_bad_objective_is_refused():

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from hosting import PAGE
 
 from spo.errors import SpoError
 from spo.integrations.hosts import HOSTS, Host, numbers
@@ -269,7 +270,7 @@ def test_an_objective_asks_for_the_log_ratio(monkeypatch):
     assert value.isfinite().all() and torch.isclose(value[1], torch.tensor(2.0).log())
 
 
-def test_a_missing_and_an_old_host_are_named():
+def test_a_missing_an_old_and_a_changed_host_are_named():
     missing = Host("example", "no-such-host", oldest="2.0", tested="2.1", epsilon="clip")
     with pytest.raises(
         SpoError, match=r"spo.integrations.example needs no-such-host, .*policy-optimization\[example\]"
@@ -278,6 +279,18 @@ def test_a_missing_and_an_old_host_are_named():
     old = Host("example", "torch", oldest="99.0", tested="99.1", epsilon="clip")
     with pytest.raises(SpoError, match=r"torch \S+ is too old: supported is 99.0 or later; pip install 'torch==99.1'"):
         old.require()
+    with pytest.raises(
+        SpoError, match=r"torch \S+ is not as spo.integrations.example needs it: .*'gone'.*; supported are"
+    ):
+        with HOST.importing():
+            from torch import gone  # noqa: F401
+    with pytest.raises(
+        SpoError, match=r"Adam has no leap; supported are releases 1.0 to 2.13.0: pip install 'torch==2"
+    ):
+        HOST.find(torch.optim.Adam, "leap")
+    with pytest.raises(SpoError, match="Tensor has no leap"):
+        HOST.find(torch.zeros(1), "leap")
+    assert HOST.find(torch.optim.Adam, "step") is torch.optim.Adam.step
     assert numbers("2.10.0rc1") > numbers("2.9.2") and numbers("2.13.0+cpu") == (2, 13, 0)
 
 
@@ -292,3 +305,12 @@ def test_expressions_are_found_in_source_alone():
     tree = ast.parse(f"def loss(new, old, advantage, epsilon):{FORMS['named products']}\n")
     assert len(find_expressions(tree.body[0])) == 1
     assert ppo_clip is OBJECTIVES["ppo-clip"].function
+
+
+def test_the_pages_lines_for_cleanrl_run(samples):
+    section = PAGE.read_text().split("\n## CleanRL\n")[1].split("\n## ")[0]
+    lines = [line[1:].strip() for line in section.splitlines() if line.startswith("+")]
+    new, old, advantage, epsilon = samples
+    names = {"ratio": torch.exp(new - old), "mb_advantages": advantage, "args": SimpleNamespace(clip_coef=epsilon)}
+    exec("\n".join(lines), names)
+    assert torch.equal(names["pg_loss"], -spo(names["ratio"], advantage, epsilon=epsilon).mean())

@@ -4,7 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from hosting import are_equal, are_finite, parameters_of, require_host
+from hosting import are_equal, are_finite, parameters_of, require_host, run_example
 
 require_host("rl_games")
 
@@ -72,8 +72,11 @@ def make(kind: str, algorithm: str, out, **config):
     return runner.algo_factory.create(runner.algo_name, base_name="run", params=runner.params)
 
 
-def train(kind: str, algorithm: str, out, epochs: int = 2, **config):
-    agent = make(kind, algorithm, out, **config)
+def train(kind: str, algorithm: str, out, **config):
+    return learn(make(kind, algorithm, out, **config))
+
+
+def learn(agent, epochs: int = 2):
     agent.init_tensors()
     agent.obs = agent.env_reset()
     for _ in range(epochs):
@@ -97,6 +100,10 @@ def test_ppo_with_our_loss_is_the_hosts_ppo(kind, ours, tmp_path):
         loaded = make(kind, algorithm, tmp_path)
         loaded.restore(str(tmp_path / "model.pth"))
         assert are_equal(parameters_of(loaded.model), parameters_of(other.model))
+        assert loaded.epoch_num == 2
+        learn(loaded, epochs=1)
+        assert not are_equal(parameters_of(loaded.model), parameters_of(other.model))
+        assert are_finite(parameters_of(loaded.model))
 
 
 @pytest.mark.parametrize("is_ppo", [True, False])
@@ -112,8 +119,25 @@ def test_the_actor_loss_is_the_hosts(is_ppo):
     assert are_equal(*results)
 
 
+@pytest.mark.parametrize("log_ratio", [20.0, 50.0, 88.0, 90.0])
+def test_an_overflow_has_the_trainers_slope(log_ratio):
+    agent = WithObjective.__new__(WithObjective)
+    agent.hosted_objective = make_hosted("spo", HOSTS["rl_games"])
+    new = torch.tensor([-log_ratio], requires_grad=True)  # hosts hand over negative log-probabilities
+    loss = agent.actor_loss(torch.zeros(1), new, -torch.ones(1), True, 0.2)
+    largest = torch.tensor(15.0).exp()
+    (slope,) = torch.autograd.grad(loss.sum(), new)
+    assert loss.isfinite().all() and torch.isclose(slope, -(1 + (largest - 1) / 0.2) * largest).all()
+
+
 def test_smooth_clamp_is_refused_and_an_adaptive_rate_warned_of(tmp_path):
     with pytest.raises(SpoError, match=r"rl-games \S+: use_smooth_clamp is an objective of its own"):
         make("continuous", "spo", tmp_path, use_smooth_clamp=True)
     with pytest.warns(UserWarning, match="lr_schedule 'adaptive' raises the learning rate to its cap under 'spo'"):
         make("continuous", "spo", tmp_path, lr_schedule="adaptive", kl_threshold=0.01)
+
+
+def test_the_pages_example_runs(tmp_path):
+    runner = run_example("rl_games")["runner"]
+    runner.load({"params": parameters("continuous", "spo", tmp_path)})
+    assert type(runner.algo_factory.create(runner.algo_name, base_name="run", params=runner.params)) is SPOAgent

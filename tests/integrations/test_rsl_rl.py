@@ -13,6 +13,7 @@ from rsl_rl.env import VecEnv
 from rsl_rl.runners import OnPolicyRunner, on_policy_runner
 from tensordict import TensorDict
 
+from spo.errors import SpoError
 from spo.integrations import rsl_rl
 from spo.integrations.hosts import HOSTS, numbers
 
@@ -27,11 +28,11 @@ FILES = tempfile.TemporaryDirectory()
 class Follow(VecEnv):
     """The reward is how near the actions are to the observation; an episode has 20 steps."""
 
-    def __init__(self, num_envs: int = 16):
+    def __init__(self, num_envs: int = 16, seed: int = 0):
         self.num_envs, self.num_actions, self.device, self.cfg = num_envs, LOOK, "cpu", {}
         self.max_episode_length = 20
         self.episode_length_buf = torch.zeros(num_envs, dtype=torch.long)
-        self.generator = torch.Generator().manual_seed(0)
+        self.generator = torch.Generator().manual_seed(seed)
         self.shown = self._draw()
 
     def _draw(self) -> torch.Tensor:
@@ -77,11 +78,11 @@ def name_of(objective: str) -> str:
     return f"spo.integrations.rsl_rl:{name}" if TAKES_PATHS else name
 
 
-def make(class_name: str, **algorithm) -> OnPolicyRunner:
+def make(class_name: str, seed: int = 1, **algorithm) -> OnPolicyRunner:
     """A runner that writes nothing, but for releases 3.1 to 3.3, which do not run without a directory."""
-    torch.manual_seed(1)
+    torch.manual_seed(seed)
     directory = FILES.name if (3, 1, 0) <= RELEASE < (4, 0, 0) else None
-    runner = OnPolicyRunner(Follow(), settings(class_name, **algorithm), log_dir=directory, device="cpu")
+    runner = OnPolicyRunner(Follow(seed=seed), settings(class_name, **algorithm), log_dir=directory, device="cpu")
     runner.disable_logs, runner.logger_type = True, "none"  # before 3.1, set on the first write
     return runner
 
@@ -112,7 +113,16 @@ def test_every_fitting_objective_has_a_class():
     for name, algorithm in rsl_rl.CLASSES.items():
         assert getattr(rsl_rl, name) is getattr(on_policy_runner, name) is algorithm
         assert rsl_rl.class_name(algorithm.objective) == name
-    assert {"SPO", "PPO_CLIP", "PPO_RB", "ASPO", "SIMPLE"} <= set(rsl_rl.CLASSES)
+    assert {"SPO", "SPO_ADAPTIVE", "PPO_CLIP", "PPO_RB", "ASPO", "SIMPLE"} <= set(rsl_rl.CLASSES)
+
+
+def test_the_class_of_an_objective_that_does_not_fit_is_refused():
+    for objective, error, sentence in (
+        ("tr-ppo", SpoError, r"objective 'tr-ppo' does not fit into rsl-rl-lib \S+: it asks for kl; these fit: "),
+        ("spoo", AttributeError, "no class 'SPOO'; it has SPO, "),
+    ):
+        with pytest.raises(error, match=sentence):
+            getattr(rsl_rl, rsl_rl.class_name(objective))
 
 
 def test_the_rate_does_not_follow_the_kl_under_spo():
@@ -146,6 +156,20 @@ def test_spo_learns_and_its_ratios_are_logged():
     assert last > first / 2  # rewards are negative: half of the error or less
     assert {"ratio_deviation", "ratio_deviation_max", "ratio_deviation_sample_max"} <= set(logged[-1])
     assert 0 < logged[-1]["ratio_deviation"] < 0.2
+
+
+def test_a_width_that_is_adapted_is_saved(tmp_path):
+    ours = train(name_of("spo-adaptive"), schedule="fixed")
+    width = ours.alg.hosted_objective.fed_back
+    assert width > 0.2  # ratios stay nearer to 1 than its target, so it grows
+    ours.save(str(tmp_path / "model.pt"))
+    loaded = make(name_of("spo-adaptive"), schedule="fixed")
+    loaded.load(str(tmp_path / "model.pt"))
+    logged = []
+    update = loaded.alg.update
+    loaded.alg.update = lambda: logged.append(update()) or logged[-1]
+    loaded.learn(1)
+    assert logged[0]["epsilon"] == width and loaded.alg.hosted_objective.fed_back != width
 
 
 def test_checkpoints_go_both_ways(tmp_path):

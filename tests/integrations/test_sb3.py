@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hosting import Guess, are_equal, are_finite, parameters_of, require_host
+from hosting import Guess, are_equal, are_finite, parameters_of, require_host, run_example
 
 require_host("sb3")
 
@@ -83,3 +83,9 @@ def test_spo_learns():
     model = SPO("MlpPolicy", Guess(), **settings).learn(1024)
     probabilities = model.policy.get_distribution(torch.tensor([[-1.0], [1.0]])).distribution.probs
     assert probabilities.diagonal().min() > 0.8
+
+
+def test_the_pages_example_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = run_example("Stable-Baselines3", {"1_000_000": "2048"})["model"]
+    assert model.num_timesteps == 2048 and PPO.load("hopper", device="cpu").num_timesteps == 2048

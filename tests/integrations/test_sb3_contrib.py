@@ -3,7 +3,7 @@
 import gymnasium as gym
 import numpy as np
 import pytest
-from hosting import are_equal, are_finite, parameters_of, require_host
+from hosting import are_equal, are_finite, parameters_of, require_host, run_example
 
 require_host("sb3_contrib")
 
@@ -51,3 +51,11 @@ def test_ppo_through_the_rewriter_is_the_hosts_ppo(host, ours, policy, env, tmp_
     for algorithm in (ours, host):
         loaded = algorithm.load(tmp_path / "model", device="cpu")
         assert are_equal(parameters_of(loaded.policy), parameters_of(other.policy))
+        loaded.set_env(other.get_env())
+        loaded.learn(48, reset_num_timesteps=False)
+        assert loaded.num_timesteps == 144 and are_finite(parameters_of(loaded.policy))
+        assert not are_equal(parameters_of(loaded.policy), parameters_of(other.policy))
+
+
+def test_the_pages_example_runs():
+    assert run_example("sb3-contrib", {"100_000": "128"})["model"].num_timesteps == 128

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hosting import Guess, require_host
+from hosting import Guess, require_host, run_example
 
 require_host("sbx")
 
@@ -87,3 +87,7 @@ def test_what_takes_tensors_alone_is_refused(monkeypatch):
 def test_a_rate_that_follows_the_kl_is_warned_of():
     with pytest.warns(UserWarning, match="target_kl raises the learning rate to its cap under 'spo'"):
         SPO("MlpPolicy", Guess(), n_steps=64, batch_size=32, target_kl=0.01)
+
+
+def test_the_pages_example_runs():
+    assert run_example("sbx", {"100_000": "2048"})["model"].num_timesteps == 2048

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import gymnasium as gym
 import pytest
 import torch
-from hosting import Guess, are_equal, are_finite, parameters_of, require_host
+from hosting import Guess, are_equal, are_finite, parameters_of, require_host, run_example
 
 require_host("skrl")
 
@@ -139,5 +139,13 @@ def test_checkpoints_hold_what_is_adapted_and_go_both_ways(tmp_path, monkeypatch
         assert are_equal(weights_of(ours), weights_of(loaded))
         if runner is Runner:
             assert loaded.agent.hosted_objective.fed_back == pytest.approx(0.2 * 2**3)
+        loaded.trainer.train()
+        assert not are_equal(weights_of(ours), weights_of(loaded)) and are_finite(weights_of(loaded))
     with pytest.raises(SpoError, match="adapts epsilon, for which the host has no place"):
         Runner(Guessing(), settings("IPPO"), objective="widening")
+
+
+def test_the_pages_example_runs():
+    host = HostRunner(wrap_env(gym.make("CartPole-v1"), verbose=False), settings())
+    agent = run_example("skrl", models=host.agent.models, memory=host.agent.memory, env=host._env)["agent"]
+    assert type(agent) is SPO and agent.cfg.ratio_clip == 0.2

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hosting import require_host
+from hosting import require_host, run_example
 
 require_host("torchrl")
 
@@ -119,3 +119,34 @@ def test_spo_learns():
 def test_a_bad_objective_is_refused():
     with pytest.raises(SpoError, match="objective 'tr-ppo' does not fit into torchrl .*: it asks for kl"):
         SPOLoss(*networks(), objective="tr-ppo")
+
+
+def test_a_state_is_loaded_and_goes_on():
+    actor, critic = networks()
+    ours, data = SPOLoss(actor, critic), sample(actor)
+    for loss in (SPOLoss, ClipPPOLoss):
+        loaded = loss(*networks())
+        loaded.load_state_dict(ours.state_dict())
+        torch.manual_seed(2)
+        there = loaded(data.clone())
+        torch.manual_seed(2)
+        assert torch.equal(there["loss_critic"], ours(data.clone())["loss_critic"])
+        there["loss_objective"].backward()
+        assert all(value.grad.isfinite().all() for value in loaded.parameters() if value.grad is not None)
+
+
+@pytest.mark.parametrize("log_ratio", [20.0, 50.0, 88.0, 90.0])
+def test_an_overflow_has_the_trainers_slope(log_ratio, monkeypatch):
+    module, shift = SPOLoss(*networks()), torch.tensor(log_ratio, requires_grad=True)
+    data = sample(networks()[0], size=1)
+    data["advantage"] = -torch.ones(1, 1)
+    weights = (shift.expand(1, 1), *ClipPPOLoss._log_weight(module, data, torch.Size([1, 1]))[1:])
+    monkeypatch.setattr(ClipPPOLoss, "_log_weight", lambda *_, **__: weights)
+    loss = module(data)["loss_objective"]
+    largest = torch.tensor(15.0).exp()
+    assert loss.isfinite() and torch.isclose(torch.autograd.grad(loss, shift)[0], (1 + (largest - 1) / 0.2) * largest)
+
+
+def test_the_pages_example_runs():
+    actor, critic = networks()
+    assert run_example("TorchRL", actor=actor, critic=critic)["loss_module"](sample(actor))["loss_objective"].isfinite()

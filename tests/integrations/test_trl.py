@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 import torch
-from hosting import are_equal, are_finite, parameters_of, require_host
+from hosting import are_equal, are_finite, parameters_of, require_host, run_example
 
 require_host("trl")
 
@@ -20,7 +20,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from trl import GRPOConfig, GRPOTrainer
 
 from spo.errors import SpoError
-from spo.integrations.trl import SPOTrainer
+from spo.integrations.trl import SPOTrainer, is_on_policy
 from spo.objectives import OBJECTIVES, Objective
 
 WORDS = ["<pad>", "<eos>", *(f"w{number}" for number in range(14))]
@@ -94,6 +94,23 @@ def test_with_one_iteration_spo_is_grpo_and_says_so(tmp_path):
     assert are_equal(weights_of(host), weights_of(ours))
 
 
+@pytest.mark.parametrize(
+    "iterations,generation,accumulated,is_one", [(1, 1, 1, True), (1, 2, 4, True), (2, 1, 1, False), (1, 2, 3, False)]
+)
+def test_whether_the_ratio_can_leave_1(iterations, generation, accumulated, is_one, tmp_path):
+    """Generation every second of three accumulated batches leaves a step between the two of every other one."""
+    args = GRPOConfig(
+        output_dir=str(tmp_path),
+        num_iterations=iterations,
+        steps_per_generation=generation,
+        gradient_accumulation_steps=accumulated,
+        use_cpu=True,
+        bf16=False,
+        per_device_train_batch_size=8,
+    )
+    assert is_on_policy(args) is is_one
+
+
 def test_spo_learns_resumes_and_its_checkpoint_is_the_hosts(tmp_path):
     settings = {"save_strategy": "steps", "save_steps": 24, "num_iterations": 2}
     ours = train(SPOTrainer, tmp_path, steps=24, **settings)
@@ -110,12 +127,14 @@ def test_what_has_another_objective_is_refused(tmp_path, monkeypatch):
         warnings.simplefilter("ignore")
         for changes, sentence in (
             ({"loss_type": "sapo"}, "loss_type 'sapo' has an objective of its own; accepted: grpo, "),
+            ({"use_liger_kernel": True}, "use_liger_kernel computes GRPO's loss in a kernel of its own"),
             ({"delta": 4.0}, "delta 4.0 clips the ratio before the objective sees it"),
             ({"objective": {"objective": "espo"}}, "objective 'espo' does not fit into trl"),
             ({"objective": {"objective": "weighed"}, "importance_sampling_level": "sequence"}, "weighs tokens"),
         ):
             weighed = Objective("weighed", lambda ratio, advantage, old_log_prob: ratio * advantage)
             monkeypatch.setitem(OBJECTIVES, "weighed", weighed)
+            monkeypatch.setattr(GRPOTrainer, "compute_liger_loss", None, raising=False)  # releases before 1.13 have it
             with pytest.raises(SpoError, match=sentence):
                 make(SPOTrainer, tmp_path, **changes)
 
@@ -130,3 +149,12 @@ def test_the_old_log_probability_reaches_an_objective(tmp_path, monkeypatch):
     monkeypatch.setitem(OBJECTIVES, "weighed", Objective("weighed", weighed))
     train(SPOTrainer, tmp_path, steps=2, objective={"objective": "weighed"})
     assert seen and all(ratio == old and below for ratio, old, below in seen)
+
+
+def test_the_pages_example_runs(tmp_path):
+    short = f"num_iterations=4, output_dir={str(tmp_path)!r}, max_steps=2, max_completion_length=4, use_cpu=True, "
+    short += "bf16=False, report_to='none', save_strategy='no', disable_tqdm=True), processing_class=tokens"
+    prompts = Dataset.from_dict({"prompt": ["w0 w1", "w4 w5"] * 8})
+    given = {"model": model(), "reward": count_w3, "prompts": prompts, "tokens": tokenizer()}
+    trainer = run_example("TRL", {"num_iterations=4)": short}, **given)["trainer"]
+    assert trainer.state.global_step == 2

@@ -73,11 +73,23 @@ def test_weights_of_the_rollout_are_applied(tokens):
     torch.testing.assert_close(half * 2, evaluate(get_policy_loss_fn("spo"), tokens)[0][0])
 
 
-def test_an_overflow_keeps_the_gradient_finite():
+@pytest.mark.parametrize("log_ratio", [20.0, 50.0, 88.0, 90.0])
+def test_an_overflow_has_the_trainers_slope(log_ratio):
     old, mask, advantage = torch.full((1, 2), -100.0), torch.ones(1, 2), torch.tensor([[-1.0, 1.0]])
-    new = torch.tensor([[-0.1, -99.9]], requires_grad=True)
-    _, gradient = evaluate(get_policy_loss_fn("spo"), (old, new, advantage, mask))[0]
-    assert gradient.isfinite().all() and gradient[0, 0] > 0
+    new = torch.tensor([[log_ratio - 100, -99.9]], requires_grad=True)
+    value, gradient = evaluate(get_policy_loss_fn("spo"), (old, new, advantage, mask))[0]
+    largest = torch.tensor(15.0).exp()
+    assert value.isfinite() and gradient.isfinite().all()
+    assert torch.isclose(gradient[0, 0], (1 + (largest - 1) / 0.2) * largest / 2)
+
+
+def test_a_clip_ratio_that_verl_does_not_read_is_warned_of(tokens):
+    with pytest.warns(UserWarning, match="clip_ratio 0.4 has no effect: verl's clip_ratio_low 0.2 and .*high 0.2"):
+        evaluate(get_policy_loss_fn("spo"), tokens, clip_ratio=0.4)
+    widths = {"clip_ratio": 0.4, "clip_ratio_low": None, "clip_ratio_high": None}
+    (nulled, _), _ = evaluate(get_policy_loss_fn("spo"), tokens, **widths)
+    (named, _), _ = evaluate(get_policy_loss_fn("spo"), tokens, **dict.fromkeys(widths, 0.4))
+    assert torch.equal(nulled, named)
 
 
 def test_the_old_log_probability_reaches_an_objective(tokens, monkeypatch):

@@ -41,11 +41,26 @@ def test_training_by_name_is_saved_and_enjoyed(tmp_path):
     call("enjoy", "--algo", "spo", "--env", "CartPole-v1", "--no-render", "-n", "20", *files)
 
 
+def test_a_bad_objective_is_refused_in_a_sentence(tmp_path):
+    (tmp_path / "settings.yml").write_text(FILE.replace("aspo", "trpo"))
+    named = ["--conf-file", str(tmp_path / "settings.yml"), "-f", str(tmp_path / "logs")]
+    command = [sys.executable, "-m", "spo.integrations.zoo", "train", "--algo", "spo", "--env", "CartPole-v1", *named]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "error: objective 'trpo' does not fit into stable-baselines3" in done.stderr.splitlines()[-1]
+
+
 def test_settings_are_those_of_ppo_unless_named():
     plain = ["train", "--algo", "spo", "--env", "CartPole-v1"]
     assert with_settings(plain)[-1].endswith("hyperparams/ppo.yml")
     assert with_settings(["train", "--algo", "spo_lstm"])[-1].endswith("hyperparams/ppo_lstm.yml")
-    for arguments in (["enjoy", *plain[1:]], [*plain, "--conf-file", "x.yml"], ["train", "--algo", "ppo"]):
+    assert with_settings(["train", "--algo=spo"])[-1].endswith("hyperparams/ppo.yml")
+    for arguments in (
+        ["enjoy", *plain[1:]],
+        [*plain, "--conf-file", "x.yml"],
+        [*plain, "-conf=x.yml"],
+        ["train", "--algo", "ppo"],
+    ):
         assert with_settings(arguments) == arguments
 
 

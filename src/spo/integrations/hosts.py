@@ -1,8 +1,11 @@
 """The hosts: what is installed under which name, which releases are supported, and where their objective is."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
+from typing import Any
 
 from spo.errors import SpoError
 
@@ -49,6 +52,26 @@ class Host:
             )
         if numbers(self.version) < numbers(self.oldest):
             raise SpoError(f"{self.title} is too old: supported is {self.oldest} or later; {self.remedy}")
+
+    @contextmanager
+    def importing(self) -> Iterator[None]:
+        """Refuses a host that is missing or too old, and one that no longer has what the block imports."""
+        self.require()
+        try:
+            yield
+        except ImportError as error:
+            raise self.lack(str(error))
+
+    def find(self, owner: Any, name: str) -> Any:
+        """What a class, an instance or a module of the host has under a name that is relied on."""
+        if not hasattr(owner, name):
+            named = owner if hasattr(owner, "__name__") else type(owner)
+            raise self.lack(f"{named.__name__} has no {name}")
+        return getattr(owner, name)
+
+    def lack(self, what: str) -> SpoError:
+        supported = f"supported are releases {self.oldest} to {self.tested}: {self.remedy}"
+        return SpoError(f"{self.title} is not as spo.integrations.{self.name} needs it: {what}; {supported}")
 
 
 def numbers(version: str) -> tuple[int, ...]:

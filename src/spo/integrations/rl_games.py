@@ -5,24 +5,22 @@ from spo.integrations.rl_games import register
 runner = Runner(); register(runner)        # then params.algo.name: spo_continuous
 """
 
-from spo.integrations.hosts import HOSTS
-
-HOSTS["rl_games"].require()
-
 import warnings
 from typing import Any
 
-from rl_games.algos_torch.a2c_continuous import A2CAgent
-from rl_games.algos_torch.a2c_discrete import DiscreteA2CAgent
-from rl_games.algos_torch.players import PpoPlayerContinuous, PpoPlayerDiscrete
-from rl_games.common import common_losses
 from torch import Tensor
 
 from spo.errors import SpoError
+from spo.integrations.hosts import HOSTS
 from spo.integrations.objective import make_hosted
 from spo.objectives import ratio_of
 
 HOST = HOSTS["rl_games"]
+with HOST.importing():
+    from rl_games.algos_torch.a2c_continuous import A2CAgent
+    from rl_games.algos_torch.a2c_discrete import DiscreteA2CAgent
+    from rl_games.algos_torch.players import PpoPlayerContinuous, PpoPlayerDiscrete
+    from rl_games.common import common_losses
 
 
 class WithObjective:
@@ -40,6 +38,7 @@ class WithObjective:
                 f"{HOST.title}: use_smooth_clamp is an objective of its own; set it to False for {objective!r}"
             )
         super().__init__(base_name, params)
+        HOST.find(self, "actor_loss_func")
         self.actor_loss_func = self.actor_loss
         if self.is_adaptive_lr and self.hosted_objective.outruns_kl_target:
             warnings.warn(

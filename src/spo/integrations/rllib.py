@@ -6,20 +6,18 @@ Another objective is named by `training(learner_config_dict={"objective": "aspo"
 `objective_settings`.
 """
 
-from spo.integrations.hosts import HOSTS
-
-HOSTS["rllib"].require()
-
 import warnings
 from typing import Any
 
-from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from torch import Tensor
 
+from spo.integrations.hosts import HOSTS
 from spo.integrations.objective import make_hosted
 from spo.integrations.rewriting import rewrite
 
 HOST = HOSTS["rllib"]
+with HOST.importing():
+    from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 
 
 class SPOTorchLearner(PPOTorchLearner):
@@ -37,7 +35,7 @@ class SPOTorchLearner(PPOTorchLearner):
                 stacklevel=2,
             )
 
-    hosted_loss = rewrite(PPOTorchLearner.compute_loss_for_module, HOST)
+    hosted_loss = rewrite(HOST.find(PPOTorchLearner, "compute_loss_for_module"), HOST)
 
     def compute_loss_for_module(self, *, module_id: str, config: Any, batch: dict, fwd_out: dict) -> Tensor:
         """The host's loss; the ratios' statistics join its metrics."""

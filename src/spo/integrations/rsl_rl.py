@@ -6,18 +6,19 @@ The class of another objective has its name in capitals: `spo.integrations.rsl_r
 name up among those of their runner, where importing this module puts it.
 """
 
-from spo.integrations.hosts import HOSTS
-
-HOSTS["rsl_rl"].require()
-
 import warnings
 from typing import Any
 
-from rsl_rl.algorithms import PPO
-from rsl_rl.runners import on_policy_runner
-
+from spo.integrations.hosts import HOSTS
 from spo.integrations.objective import fitting_objectives, make_hosted
 from spo.integrations.rewriting import rewrite
+from spo.objectives import OBJECTIVES
+
+with HOSTS["rsl_rl"].importing():
+    from rsl_rl.algorithms import PPO
+    from rsl_rl.runners import on_policy_runner
+
+STATE = "objective_state"
 
 
 class SPO(PPO):
@@ -41,23 +42,31 @@ class SPO(PPO):
             )
             self.schedule = "fixed"
 
-    hosted_update = rewrite(PPO.update, host)
+    hosted_update = rewrite(host.find(PPO, "update"), host)
 
     def update(self) -> dict[str, float]:
-        """The host's update; what it returns, and so what is logged, has the ratios' statistics too."""
-        return self.hosted_update() | self.hosted_objective.end_iteration()
+        """The host's update; what it returns, and so what is logged, has the ratios' statistics too.
 
-    def save(self) -> dict:
-        return super().save() | {"objective_state": self.hosted_objective.state_dict()}
-
-    def load(self, loaded_dict: dict, *args: Any, **kwargs: Any) -> bool:
-        if "objective_state" in loaded_dict:
-            self.hosted_objective.load_state_dict(loaded_dict["objective_state"])
-        return super().load(loaded_dict, *args, **kwargs)
+        A setting that is adapted lies in the optimizer, which checkpoints of every release hold.
+        """
+        kept = self.optimizer.param_groups[0]
+        self.hosted_objective.fed_back = kept.get(STATE)
+        losses = self.hosted_update() | self.hosted_objective.end_iteration()
+        if self.hosted_objective.objective.fed_back:
+            kept[STATE] = self.hosted_objective.fed_back
+        return losses
 
 
 def class_name(objective: str) -> str:
     return objective.upper().replace("-", "_")
+
+
+def __getattr__(name: str) -> None:
+    """Says of the class of an objective that does not fit why there is none."""
+    for objective in OBJECTIVES:
+        if class_name(objective) == name:
+            make_hosted(objective, HOSTS["rsl_rl"], keeps_state=True)
+    raise AttributeError(f"module {__name__!r} has no class {name!r}; it has {', '.join(CLASSES)}")
 
 
 CLASSES = {"SPO": SPO} | {

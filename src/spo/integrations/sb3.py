@@ -4,17 +4,14 @@ from spo.integrations.sb3 import SPO
 SPO("MlpPolicy", "Hopper-v4", clip_range=0.2).learn(1_000_000)
 """
 
-from spo.integrations.hosts import HOSTS
-
-HOSTS["sb3"].require()
-
 from typing import Any
 
-from stable_baselines3 import PPO
-
-from spo.integrations.hosts import Host
+from spo.integrations.hosts import HOSTS, Host
 from spo.integrations.objective import make_hosted
 from spo.integrations.rewriting import rewrite
+
+with HOSTS["sb3"].importing():
+    from stable_baselines3 import PPO
 
 
 class WithObjective:
@@ -57,4 +54,4 @@ class SPO(WithObjective, PPO):
     """PPO of Stable-Baselines3 that maximises SPO's objective, or another of the registry by its name."""
 
     host = HOSTS["sb3"]
-    hosted_train = rewrite(PPO.train, host)
+    hosted_train = rewrite(host.find(PPO, "train"), host)

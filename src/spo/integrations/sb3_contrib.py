@@ -2,9 +2,8 @@
 
 from spo.integrations.hosts import HOSTS
 
-HOSTS["sb3_contrib"].require()
-
-from sb3_contrib import MaskablePPO, RecurrentPPO
+with HOSTS["sb3_contrib"].importing():
+    from sb3_contrib import MaskablePPO, RecurrentPPO
 
 from spo.integrations.rewriting import rewrite
 from spo.integrations.sb3 import WithObjective
@@ -14,11 +13,11 @@ class RecurrentSPO(WithObjective, RecurrentPPO):
     """RecurrentPPO that maximises SPO's objective, or another of the registry; padded steps stay masked."""
 
     host = HOSTS["sb3_contrib"]
-    hosted_train = rewrite(RecurrentPPO.train, host, inputs={"mask": "mask"})
+    hosted_train = rewrite(host.find(RecurrentPPO, "train"), host, inputs={"mask": "mask"})
 
 
 class MaskableSPO(WithObjective, MaskablePPO):
     """MaskablePPO that maximises SPO's objective, or another of the registry."""
 
     host = HOSTS["sb3_contrib"]
-    hosted_train = rewrite(MaskablePPO.train, host)
+    hosted_train = rewrite(host.find(MaskablePPO, "train"), host)

@@ -4,16 +4,15 @@ from spo.integrations.sbx import SPO
 SPO("MlpPolicy", "Hopper-v4", clip_range=0.2).learn(1_000_000)
 """
 
-from spo.integrations.hosts import HOSTS
-
-HOSTS["sbx"].require()
-
 import inspect
 import warnings
 from typing import Any
 
-import jax
-from sbx import PPO
+from spo.integrations.hosts import HOSTS
+
+with HOSTS["sbx"].importing():
+    import jax
+    from sbx import PPO
 
 from spo.integrations.jax_arrays import make_hosted_in_jax, ratio_of
 from spo.integrations.rewriting import rewrite
@@ -43,7 +42,7 @@ class SPO(PPO):
     def _host_objective(self) -> None:
         hosted = make_hosted_in_jax(self.objective, self.host, self.objective_settings)
         self.outruns_kl_target = hosted.outruns_kl_target
-        update = rewrite(PPO._one_update, self.host, hosted, ratio_of=ratio_of)
+        update = rewrite(self.host.find(PPO, "_one_update"), self.host, hosted, ratio_of=ratio_of)
         self._one_update = jax.jit(update, static_argnames=sorted(STATIC & set(inspect.signature(update).parameters)))
 
     def _setup_model(self) -> None:

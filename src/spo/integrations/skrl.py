@@ -6,23 +6,22 @@
 `Runner` is skrl's, in which the classes "ppo", "ippo" and "mappo" of a configuration are these.
 """
 
-from spo.integrations.hosts import HOSTS
-
-HOSTS["skrl"].require()
-
 import functools
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from skrl.agents.torch.ppo import PPO, PPO_RNN
-from skrl.multi_agents.torch.ippo import IPPO
-from skrl.multi_agents.torch.mappo import MAPPO
-from skrl.resources.schedulers.torch import KLAdaptiveLR
-from skrl.utils.runner.torch import Runner as HostRunner
-
+from spo.integrations.hosts import HOSTS
 from spo.integrations.objective import make_hosted
 from spo.integrations.rewriting import rewrite
+
+HOST = HOSTS["skrl"]
+with HOST.importing():
+    from skrl.agents.torch.ppo import PPO, PPO_RNN
+    from skrl.multi_agents.torch.ippo import IPPO
+    from skrl.multi_agents.torch.mappo import MAPPO
+    from skrl.resources.schedulers.torch import KLAdaptiveLR
+    from skrl.utils.runner.torch import Runner as HostRunner
 
 
 class WithObjective:
@@ -32,7 +31,7 @@ class WithObjective:
         self, *args: Any, objective: str = "spo", objective_settings: dict[str, float] | None = None, **kwargs: Any
     ):
         keeps_state = isinstance(self, PPO | PPO_RNN)  # of several agents each would need its own
-        self.hosted_objective = make_hosted(objective, HOSTS["skrl"], objective_settings, keeps_state=keeps_state)
+        self.hosted_objective = make_hosted(objective, HOST, objective_settings, keeps_state=keeps_state)
         super().__init__(*args, **kwargs)
         if self.hosted_objective.objective.fed_back:
             self.checkpoint_modules["objective"] = self.hosted_objective
@@ -59,25 +58,25 @@ class WithObjective:
 class SPO(WithObjective, PPO):
     """PPO of skrl that maximises SPO's objective, or another of the registry by its name."""
 
-    hosted_update = rewrite(PPO.update, HOSTS["skrl"])
+    hosted_update = rewrite(HOST.find(PPO, "update"), HOST)
 
 
 class SPO_RNN(WithObjective, PPO_RNN):
     """PPO_RNN of skrl that maximises SPO's objective, or another of the registry by its name."""
 
-    hosted_update = rewrite(PPO_RNN.update, HOSTS["skrl"])
+    hosted_update = rewrite(HOST.find(PPO_RNN, "update"), HOST)
 
 
 class ISPO(WithObjective, IPPO):
     """IPPO of skrl that maximises SPO's objective, or another of the registry by its name."""
 
-    hosted_update = rewrite(IPPO.update, HOSTS["skrl"])
+    hosted_update = rewrite(HOST.find(IPPO, "update"), HOST)
 
 
 class MASPO(WithObjective, MAPPO):
     """MAPPO of skrl that maximises SPO's objective, or another of the registry by its name."""
 
-    hosted_update = rewrite(MAPPO.update, HOSTS["skrl"])
+    hosted_update = rewrite(HOST.find(MAPPO, "update"), HOST)
 
 
 class Runner(HostRunner):

@@ -4,19 +4,16 @@ from spo.integrations.tianshou import SPO
 algorithm = SPO(policy=policy, critic=critic, optim=AdamOptimizerFactory(lr=3e-4), eps_clip=0.2)
 """
 
-from spo.integrations.hosts import HOSTS
-
-HOSTS["tianshou"].require()
-
 from typing import Any
 
-from tianshou.algorithm import PPO
-
 from spo.errors import SpoError
+from spo.integrations.hosts import HOSTS
 from spo.integrations.objective import make_hosted
 from spo.integrations.rewriting import rewrite
 
 HOST = HOSTS["tianshou"]
+with HOST.importing():
+    from tianshou.algorithm import PPO
 
 
 class SPO(PPO):
@@ -35,7 +32,7 @@ class SPO(PPO):
         self.hosted_objective = make_hosted(objective, HOST, objective_settings)
         self.ratio_statistics: dict[str, float] = {}
 
-    hosted_update = rewrite(PPO._update_with_batch, HOST, expressions=2)
+    hosted_update = rewrite(HOST.find(PPO, "_update_with_batch"), HOST, expressions=2)
 
     def _update_with_batch(self, *args: Any, **kwargs: Any) -> Any:
         statistics = self.hosted_update(*args, **kwargs)

@@ -4,19 +4,21 @@ from spo.integrations.torchrl import SPOLoss
 loss_module = SPOLoss(actor, critic, clip_epsilon=0.2, normalize_advantage=True)
 """
 
-from spo.integrations.hosts import HOSTS
-
-HOSTS["torchrl"].require()
-
 from typing import Any
 
-from tensordict import TensorDictBase
-from tensordict.nn import dispatch
 from torch import Tensor
-from torchrl.objectives import ClipPPOLoss
 
+from spo.integrations.hosts import HOSTS
 from spo.integrations.objective import make_hosted
 from spo.objectives import ratio_of
+
+HOST = HOSTS["torchrl"]
+with HOST.importing():
+    from tensordict import TensorDictBase
+    from tensordict.nn import dispatch
+    from torchrl.objectives import ClipPPOLoss
+for name in ("_log_weight", "_maybe_normalize_advantage", "_reduce_loss"):
+    HOST.find(ClipPPOLoss, name)
 
 
 class SPOLoss(ClipPPOLoss):
@@ -30,7 +32,7 @@ class SPOLoss(ClipPPOLoss):
         self, *args: Any, objective: str = "spo", objective_settings: dict[str, float] | None = None, **kwargs: Any
     ):
         super().__init__(*args, **kwargs)
-        self.hosted_objective = make_hosted(objective, HOSTS["torchrl"], objective_settings)
+        self.hosted_objective = make_hosted(objective, HOST, objective_settings)
         self._noted: dict[str, Any] = {}
 
     @dispatch

@@ -4,21 +4,20 @@ from spo.integrations.trl import SPOTrainer
 SPOTrainer(model=..., reward_funcs=..., train_dataset=..., args=GRPOConfig(epsilon=0.2, num_iterations=4)).train()
 """
 
-from spo.integrations.hosts import HOSTS
-
-HOSTS["trl"].require()
-
 import warnings
 from typing import Any
 
 from torch import Tensor
-from trl import GRPOConfig, GRPOTrainer
 
 from spo.errors import SpoError
+from spo.integrations.hosts import HOSTS
 from spo.integrations.objective import GIVEN, make_hosted
 from spo.integrations.rewriting import rewrite
 
 HOST = HOSTS["trl"]
+with HOST.importing():
+    from trl import GRPOConfig, GRPOTrainer
+
 CLIPPED = ("grpo", "bnpo", "dr_grpo", "dapo", "luspo")
 """The loss types that clip the ratio; the others have objectives of their own."""
 
@@ -46,7 +45,7 @@ class SPOTrainer(GRPOTrainer):
             )
 
     hosted_loss = rewrite(
-        GRPOTrainer._compute_loss, HOST, inputs={"old_log_prob": "old_per_token_logps", "mask": "mask"}
+        HOST.find(GRPOTrainer, "_compute_loss"), HOST, inputs={"old_log_prob": "old_per_token_logps", "mask": "mask"}
     )
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
@@ -62,11 +61,12 @@ def refuse_other_objectives(args: GRPOConfig) -> None:
     if args.loss_type not in CLIPPED:
         accepted = ", ".join(CLIPPED)
         raise SpoError(f"{HOST.title}: loss_type {args.loss_type!r} has an objective of its own; accepted: {accepted}")
+    if args.use_liger_kernel and hasattr(GRPOTrainer, "compute_liger_loss"):
+        raise SpoError(f"{HOST.title}: use_liger_kernel computes GRPO's loss in a kernel of its own; leave it False")
     if args.delta is not None:
         raise SpoError(f"{HOST.title}: delta {args.delta} clips the ratio before the objective sees it; leave it None")
 
 
 def is_on_policy(args: GRPOConfig) -> bool:
-    """Whether no step is taken between the sampling of completions and their loss."""
-    steps = args.num_iterations * args.steps_per_generation
-    return steps <= args.gradient_accumulation_steps and not args.use_vllm
+    """Whether no step is taken between the sampling of completions and their loss, by the host's own rule."""
+    return args.gradient_accumulation_steps % (args.num_iterations * args.steps_per_generation) == 0

@@ -4,19 +4,19 @@ verl imports this module by the entry point `verl.plugins`, on every worker. ε 
 `clip_ratio_low` and `clip_ratio_high` where they are set.
 """
 
-from spo.integrations.hosts import HOSTS
-
-HOSTS["verl"].require()
-
+import warnings
 from typing import Any
 
 import torch
 from torch import Tensor
-from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY, agg_loss, register_policy_loss
-from verl.utils.torch_functional import masked_mean
 
+from spo.integrations.hosts import HOSTS
 from spo.integrations.objective import GIVEN, fitting_objectives, make_hosted
 from spo.objectives import ratio_of
+
+with HOSTS["verl"].importing():
+    from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY, agg_loss, register_policy_loss
+    from verl.utils.torch_functional import masked_mean
 
 INPUTS = (*GIVEN, "old_log_prob")
 
@@ -38,8 +38,7 @@ class PolicyLoss:
         config: Any = None,
         rollout_is_weights: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, float]]:
-        low = config.clip_ratio if config.clip_ratio_low is None else config.clip_ratio_low
-        high = config.clip_ratio if config.clip_ratio_high is None else config.clip_ratio_high
+        low, high = widths(config)
         log_ratio = log_prob - old_log_prob
         ratio = ratio_of(log_ratio)
         gain = self.hosted_objective(ratio, advantages, low, high, old_log_prob=old_log_prob, mask=response_mask)
@@ -61,6 +60,19 @@ class PolicyLoss:
             "actor/ppo_kl": masked_mean(-log_ratio, mask).item(),
             "actor/pg_clipfrac_lower": 0.0,
         } | {f"actor/{name}": value for name, value in kept.items()}
+
+
+def widths(config: Any) -> tuple[float, float]:
+    """ε below and above 1 as verl reads it: `clip_ratio` counts only where the other two are null."""
+    low = config.clip_ratio if config.clip_ratio_low is None else config.clip_ratio_low
+    high = config.clip_ratio if config.clip_ratio_high is None else config.clip_ratio_high
+    if config.clip_ratio not in (low, high):
+        warnings.warn(
+            f"clip_ratio {config.clip_ratio} has no effect: verl's clip_ratio_low {low} and clip_ratio_high {high} are "
+            "set, by default too; set these, or make them null",
+            stacklevel=2,
+        )
+    return low, high
 
 
 for name in fitting_objectives(INPUTS):

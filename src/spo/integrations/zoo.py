@@ -7,16 +7,16 @@ Everything after the module's name is the zoo's own command line. Settings are t
 `--conf-file` names others.
 """
 
-from spo.integrations.hosts import HOSTS
-
-HOSTS["zoo"].require()
-
 import importlib
 import sys
 from pathlib import Path
 
-import rl_zoo3
-from rl_zoo3 import ALGOS, hyperparams_opt
+from spo.errors import SpoError
+from spo.integrations.hosts import HOSTS
+
+with HOSTS["zoo"].importing():
+    import rl_zoo3
+    from rl_zoo3 import ALGOS, hyperparams_opt
 
 from spo.integrations.sb3 import SPO
 from spo.integrations.sb3_contrib import RecurrentSPO
@@ -34,16 +34,25 @@ def register() -> None:
 
 def with_settings(arguments: list[str]) -> list[str]:
     """The arguments of `train`, with the file of PPO's settings if they name none."""
-    names = [argument.partition("=")[0] for argument in arguments]
-    algorithm = arguments[names.index("--algo") + 1] if "--algo" in names[:-1] else None
-    if arguments[:1] != ["train"] or algorithm not in ALIKE or {"--conf-file", "-conf"} & set(names):
+    words = [word for argument in arguments for word in argument.split("=", 1)]
+    algorithm = words[words.index("--algo") + 1] if "--algo" in words[:-1] else None
+    if arguments[:1] != ["train"] or algorithm not in ALIKE or {"--conf-file", "-conf"} & set(words):
         return arguments
     return [*arguments, "--conf-file", str(Path(rl_zoo3.__file__).parent / "hyperparams" / f"{ALIKE[algorithm]}.yml")]
 
 
 def main() -> None:
-    """The zoo's command line; `train` and `enjoy` without what its plots import."""
+    """The zoo's command line, on which what is refused is a sentence."""
     sys.argv[1:] = with_settings(sys.argv[1:])
+    try:
+        run()
+    except SpoError as refusal:
+        print(f"error: {refusal}", file=sys.stderr)
+        sys.exit(2)
+
+
+def run() -> None:
+    """The command that the arguments name; `train` and `enjoy` without what the zoo's plots import."""
     if sys.argv[1:2] in (["train"], ["enjoy"]):
         script = sys.argv.pop(1)
         getattr(importlib.import_module(f"rl_zoo3.{script}"), script)()
