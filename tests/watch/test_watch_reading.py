@@ -147,12 +147,12 @@ def test_unchanged_files_are_not_opened(tmp_path):
 
 def test_compressed_lines_are_those_that_were_compressed(tmp_path):
     lines = [json.dumps(metrics_row(i)).encode() for i in range(1, 6000)]
-    (tmp_path / "log.gz").write_bytes(gzip.compress(b"\n".join(lines) + b"\n"))
+    (tmp_path / "log.gz").write_bytes(gzip.compress(b"\n".join(lines) + b"\n", mtime=0))
     assert read_all(PackedFollower(Place(tmp_path), "log.gz")) == lines
 
 
 def test_a_small_file_that_promises_much_is_read_in_parts(tmp_path):
-    (tmp_path / "log.gz").write_bytes(gzip.compress(b"\0" * 2**27))
+    (tmp_path / "log.gz").write_bytes(gzip.compress(b"\0" * 2**27, mtime=0))
     follower, parts, overlong = PackedFollower(Place(tmp_path), "log.gz"), 0, 0
     while True:
         news = follower.read()
@@ -163,7 +163,7 @@ def test_a_small_file_that_promises_much_is_read_in_parts(tmp_path):
     assert parts >= 2**27 // lines_module.BYTES_AT_ONCE and overlong > 0
 
 
-@pytest.mark.parametrize("content", [b"not gzip", gzip.compress(b"a\n" * 9999)[:40], b""])
+@pytest.mark.parametrize("content", [b"not gzip", gzip.compress(b"a\n" * 9999, mtime=0)[:40], b""])
 def test_compressed_lines_that_are_damaged(tmp_path, content):
     (tmp_path / "log.gz").write_bytes(content)
     follower = PackedFollower(Place(tmp_path), "log.gz")
@@ -337,8 +337,10 @@ def test_packed_curves_and_packed_rows_are_those_of_the_run(tmp_path):
         )
 
 
-@pytest.mark.parametrize("content", [b"", b"nonsense", gzip.compress(b"[]"), gzip.compress(b'{"metrics": 3}'),
-                                     gzip.compress(b'{"episodes": {"count": 5}, "metrics": {}}')])  # fmt: skip
+DAMAGED_CURVES = (b"[]", b'{"metrics": 3}', b'{"episodes": {"count": 5}, "metrics": {}}')
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", *(gzip.compress(text, mtime=0) for text in DAMAGED_CURVES)])
 def test_packed_curves_that_are_damaged(tmp_path, content):
     write_config(tmp_path / "run")
     write_status(tmp_path / "run", "finished", 100)
