@@ -17,7 +17,7 @@ from spo.experiments.pack import pack
 from sweeps import make_plan, make_sweep
 
 pytest.importorskip("bokeh")
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="there is no chromium here")
+pytestmark = [pytest.mark.long, pytest.mark.skipif(not CHROMIUM, reason="there is no chromium here")]
 
 HOSTILE = [
     "<script>window.hacked=1</script>",
