@@ -84,6 +84,8 @@ def server(tmp_path, monkeypatch):
     monkeypatch.setattr(hub, "ENDPOINT", server.url)
     monkeypatch.setattr(hub, "CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_TOKEN", "hf_none")
+    # Tests of language models in the same process say that there is no Hub.
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     yield server
     server.shutdown()
     server.server_close()
