@@ -10,6 +10,7 @@ still there.
 
 import argparse
 import ast
+import os
 import subprocess
 import sys
 import tempfile
@@ -92,7 +93,7 @@ def test(names: list[str]) -> bool:
             results.append((case, "cannot be installed", 0.0))
             continue
         command = [python, "-m", "pytest", f"tests/integrations/test_{case.host.name}.py"]
-        code = subprocess.run(command, cwd=ROOT).returncode
+        code = subprocess.run(command, cwd=ROOT, env=os.environ | {"SPO_TEST_HOST": case.host.name}).returncode
         results.append((case, "passes" if code == 0 else f"fails ({code})", time.perf_counter() - started))
     print()
     for case, result, seconds in results:

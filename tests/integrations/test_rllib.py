@@ -1,9 +1,13 @@
 """RLlib: its PPO's learner through the rewriter is its own, SPO differs and is sent by reference; its traps."""
 
+import os
+
 import pytest
 import torch
 from hosting import are_equal, are_finite, require_host, run_example
 
+if os.environ.get("SPO_TEST_HOST") != "rllib":  # its Ray would meet the one of the tests of sweeps
+    pytest.skip("RLlib has an environment of its own: make test-integrations", allow_module_level=True)
 require_host("rllib")
 ray = pytest.importorskip("ray")
 REASON = "ray is here without what rllib needs; make test-integrations has it"
