@@ -17,7 +17,7 @@ from spo.errors import SpoError
 from spo.runs import hub
 from spo.runtime.files import LARGEST_HEADER
 
-huggingface_hub = pytest.importorskip("huggingface_hub")
+constants = pytest.importorskip("huggingface_hub.constants")
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 TINY = {"preset": "classic", "envs": 2, "horizon": 16, "minibatches": 2, "epochs": 1, "hidden": (8,), "steps": 64}
@@ -85,7 +85,7 @@ def server(tmp_path, monkeypatch):
     monkeypatch.setattr(hub, "CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_TOKEN", "hf_none")
     # Tests of language models in the same process say that there is no Hub.
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     yield server
     server.shutdown()
     server.server_close()
