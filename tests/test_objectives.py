@@ -192,7 +192,7 @@ def test_the_gradients_of_the_penalty(a, kl, r, beta):
     [(0.01 / 1.5, 1), (0.01 * 1.5, 1), (0.01, 1), (0.0066, 0.5), (0.0151, 2), (0.0, 0.5), (10.0, 2)],
 )
 def test_beta_doubles_halves_or_stays(kl, factor):
-    assert objectives.adapted_beta(0.7, kl, kl_target=0.01) == pytest.approx(0.7 * factor)
+    assert objectives.adapt_beta(0.7, kl, kl_target=0.01) == pytest.approx(0.7 * factor)
 
 
 deviations = st.one_of(st.floats(0, 1), st.floats(0, 1e30))
@@ -203,16 +203,16 @@ gains = st.floats(0, 1)
 def test_the_width_follows_the_deviation(e, d, other, target, gain):
     """Never wider after a larger deviation, within its bounds, towards the target's side, at rest on the target."""
     settings = {"deviation_target": target, "epsilon_gain": gain}
-    after, after_other = (objectives.adapted_epsilon(e, each, **settings) for each in (d, other))
+    after, after_other = (objectives.adapt_epsilon(e, each, **settings) for each in (d, other))
     assert (after - after_other) * (d - other) <= 1e-12
     assert 0.02 <= after <= 0.99
     assert after >= e if d < target else after <= e
-    assert objectives.adapted_epsilon(e, target, **settings) == e
-    assert objectives.adapted_epsilon(e, d, deviation_target=target, epsilon_gain=0.0) == e
+    assert objectives.adapt_epsilon(e, target, **settings) == e
+    assert objectives.adapt_epsilon(e, d, deviation_target=target, epsilon_gain=0.0) == e
 
 
 def test_the_width_by_numbers():
-    adapted = objectives.adapted_epsilon
+    adapted = objectives.adapt_epsilon
     assert adapted(0.2, 0.05, deviation_target=0.1, epsilon_gain=0.2) == pytest.approx(0.2 * 2**0.2)
     assert adapted(0.2, 0.0, deviation_target=0.1) == adapted(0.2, 1e-6, deviation_target=0.1) == 0.99
     assert adapted(0.2, 0.8, deviation_target=0.1, epsilon_gain=1.0, epsilon_min=0.1) == 0.1
@@ -225,7 +225,7 @@ def test_a_width_that_is_fed_back_settles_where_the_deviation_meets_the_target()
     for factor, expected in ((0.3, 0.1 / 0.3), (2.0, 0.05), (0.05, 0.99)):
         width = 0.2
         for _ in range(200):
-            width = objectives.adapted_epsilon(width, factor * width, deviation_target=0.1)
+            width = objectives.adapt_epsilon(width, factor * width, deviation_target=0.1)
         assert width == pytest.approx(expected)
 
 
@@ -273,10 +273,10 @@ def test_the_power_family_where_its_pieces_meet(a, power):
 def test_beta_ends_where_a_single_float_still_has_it_and_can_return(start, kl, end):
     beta = start
     for _ in range(200):
-        beta = objectives.adapted_beta(beta, kl)
+        beta = objectives.adapt_beta(beta, kl)
         assert objectives.SMALLEST_BETA <= beta <= objectives.LARGEST_BETA
     assert beta == end and 0 < scalar(beta).item() < float("inf")
-    assert objectives.adapted_beta(beta, 1.0 - kl) == (2 * end if kl == 0 else end / 2)
+    assert objectives.adapt_beta(beta, 1.0 - kl) == (2 * end if kl == 0 else end / 2)
 
 
 @given(advantages, kls, ratios, positive, deltas)
@@ -384,8 +384,8 @@ def test_no_overflow_however_large_the_ratio(name, advantage, log_ratio):
     objective = objectives.OBJECTIVES[name]
     variable = torch.tensor([log_ratio], requires_grad=True)
     data = dict.fromkeys(objectives.INPUTS, torch.tensor([0.01])) | {"ratio": clamp_log_ratio(variable).exp()}
-    data["advantage"] = data["advantage_next"] = torch.tensor([advantage])
-    data["ratio_next"] = data["ratio"]  # the largest that it can be
+    data["advantage"] = data["next_advantage"] = torch.tensor([advantage])
+    data["next_ratio"] = data["ratio"]  # the largest that it can be
     f = objective.function(*(data[key] for key in objective.inputs))
     f.sum().backward()
     assert torch.isfinite(f).all() and torch.isfinite(variable.grad).all()

@@ -60,7 +60,7 @@ class TestProbes:
     def test_reward_that_depends_on_the_action(self, space, objective):
         """Seeds 1 to 10 come to a probability above 0.99, and to an action of 0.47 to 0.59."""
         run = learned(ActionReward, space, objective, 25)
-        params = run.network(torch.zeros(1, 1), "params")
+        params = run.network(torch.zeros(1, 1), "dist_params")
         if space == "discrete":
             assert params.softmax(-1)[0, 1] > 0.8
         else:

@@ -16,9 +16,9 @@ class TimeValue:
         pass
 
     def __call__(self, observation):
-        return self.params(observation), self.value(observation)
+        return self.dist_params(observation), self.value(observation)
 
-    def params(self, observation):
+    def dist_params(self, observation):
         return np.zeros((len(observation), 2), np.float32)
 
     def value(self, observation):

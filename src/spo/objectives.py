@@ -3,7 +3,7 @@
 Positional parameters are data, one value per sample; keyword-only parameters are settings. The signature is the
 contract: the trainer computes only what a function asks for. Notation: `ratio` r = π_new(a|s) / π_old(a|s),
 `advantage` A after the trainer's normalisation, `kl` = KL(old‖new) and `kl_reverse` = KL(new‖old) of the sample's
-state, `epsilon` ε the width of the ratio bound, `_next` what belongs to the sample that follows in the same episode,
+state, `epsilon` ε the width of the ratio bound, `next_` what belongs to the sample that follows in the same episode,
 `old_log_prob` = log π_old(a|s).
 
 Objectives of ratio and advantage alone take arrays of PyTorch, JAX and NumPy alike.
@@ -22,12 +22,12 @@ import torch
 from torch import Tensor
 
 INPUTS = (
-    *("ratio", "log_ratio", "advantage", "kl", "kl_reverse", "ratio_next", "advantage_next", "has_next"),
+    *("ratio", "log_ratio", "advantage", "kl", "kl_reverse", "next_ratio", "next_advantage", "has_next"),
     "old_log_prob",
 )
 """What an objective may ask for."""
 SMALLEST_DEVIATION = 1e-6
-"""What a mean |r − 1| counts as at least, where a width is fed back: of a policy that did not move."""
+"""What a mean |r − 1| counts as at least, where a width is adapted: of a policy that did not move."""
 
 
 LARGEST_LOG_RATIO = 15.0
@@ -76,7 +76,7 @@ SMALLEST_BETA, LARGEST_BETA = 2.0**-10, 2.0**10
 learning rate that falls to 0 takes the KL along, and β is halved until a 32-bit float has only 0 for it."""
 
 
-def adapted_beta(beta: float, kl: float, *, kl_target: float = 0.01) -> float:
+def adapt_beta(beta: float, kl: float, *, kl_target: float = 0.01) -> float:
     """β/2 if the mean KL came out below target/1.5, β·2 if above 1.5·target, else β; within [2⁻¹⁰, 2¹⁰]."""
     adapted = beta / 2 if kl < kl_target / 1.5 else beta * 2 if kl > kl_target * 1.5 else beta
     return min(max(adapted, SMALLEST_BETA), LARGEST_BETA)
@@ -89,7 +89,7 @@ def spu(
     return torch.where(kl_reverse < state_delta, ratio * advantage / temperature - kl_reverse, 0.0)
 
 
-def kl_reverse_exceeded(kl_reverse: float, *, delta: float = 0.05 / 1.3) -> bool:
+def exceeds_kl_reverse(kl_reverse: float, *, delta: float = 0.05 / 1.3) -> bool:
     """Ends an iteration's epochs once the mean KL(new‖old) over the batch exceeds δ."""
     return kl_reverse > delta
 
@@ -117,8 +117,8 @@ def tr_ppo_rb(ratio: Tensor, advantage: Tensor, kl: Tensor, *, delta: float = 0.
 def rpo_reflective(
     ratio: Tensor,
     advantage: Tensor,
-    ratio_next: Tensor,
-    advantage_next: Tensor,
+    next_ratio: Tensor,
+    next_advantage: Tensor,
     has_next: Tensor,
     *,
     epsilon: float = 0.2,
@@ -126,8 +126,8 @@ def rpo_reflective(
     reflection: float = 0.3,
 ) -> Tensor:
     """PPO-Clip + β·min(r·r′·A′, clip(r, 1 ± ε)·clip(r′, 1 ± ε₁)·A′) with the sample that follows (Reflective)."""
-    clipped = ratio.clamp(1 - epsilon, 1 + epsilon) * ratio_next.clamp(1 - epsilon_next, 1 + epsilon_next)
-    reflected = torch.minimum(ratio * ratio_next * advantage_next, clipped * advantage_next)
+    clipped = ratio.clamp(1 - epsilon, 1 + epsilon) * next_ratio.clamp(1 - epsilon_next, 1 + epsilon_next)
+    reflected = torch.minimum(ratio * next_ratio * next_advantage, clipped * next_advantage)
     return ppo_clip(ratio, advantage, epsilon=epsilon) + reflection * has_next * reflected
 
 
@@ -155,12 +155,12 @@ def clip_higher(ratio: Tensor, advantage: Tensor, *, epsilon: float = 0.2, epsil
     return xp.minimum(ratio * advantage, xp.clip(ratio, 1 - epsilon, 1 + epsilon_high) * advantage)
 
 
-def deviation_exceeded(ratio_deviation: Tensor, *, deviation_limit: float = 0.25) -> Tensor:
+def exceeds_deviation(ratio_deviation: Tensor, *, deviation_limit: float = 0.25) -> Tensor:
     """Ends an iteration's updates at a minibatch whose mean |r − 1| exceeds the limit, without stepping on it."""
     return ratio_deviation > deviation_limit
 
 
-def adapted_epsilon(
+def adapt_epsilon(
     epsilon: float,
     ratio_deviation: float,
     *,
@@ -213,18 +213,18 @@ def inputs_of(function: Callable | None) -> tuple[str, ...]:
 class Objective:
     """A named objective, and what the trainer does around it.
 
-    `after_iteration` feeds a setting back: its first parameter names the setting, the others what it depends on.
-    `ends_epochs` and `ends_updates` say when an iteration has had enough. Their keyword-only parameters are settings
-    of the objective too. `is_quadratic` says that beyond a bound that stays f falls as a parabola in r, for either
-    sign of A: every sample is led back, which keeps the KL so low that a rate that follows it climbs to its cap.
+    `adapt` gives a setting its next value: its first parameter names the setting, the others what it depends on.
+    `stop_epochs` and `stop_minibatches` say when an iteration has had enough. Their keyword-only parameters are
+    settings of the objective too. `is_quadratic` says that beyond a bound that stays f falls as a parabola in r, for
+    either sign of A: every sample is led back, which keeps the KL so low that a rate that follows it climbs to its cap.
     """
 
     name: str
     function: Callable[..., Tensor]
     source: str = "user"
-    after_iteration: Callable[..., float] | None = None
-    ends_epochs: Callable[..., bool] | None = None
-    ends_updates: Callable[..., Tensor] | None = None
+    adapt: Callable[..., float] | None = None
+    stop_epochs: Callable[..., bool] | None = None
+    stop_minibatches: Callable[..., Tensor] | None = None
     trust_region: dict[str, float] = field(default_factory=dict)  # settings of TRPO's own improvement rule
     is_quadratic: bool = False
     formula: str = ""
@@ -239,13 +239,13 @@ class Objective:
     @cached_property
     def settings(self) -> dict[str, float]:
         """All settings with their defaults."""
-        functions = (self.function, self.after_iteration, self.ends_epochs, self.ends_updates)
+        functions = (self.function, self.adapt, self.stop_epochs, self.stop_minibatches)
         return {k: v for function in functions for k, v in settings_of(function).items()} | self.trust_region
 
     @property
-    def fed_back(self) -> str | None:
+    def adaptive_setting(self) -> str | None:
         """The setting that the trainer adapts."""
-        return inputs_of(self.after_iteration)[0] if self.after_iteration else None
+        return inputs_of(self.adapt)[0] if self.adapt else None
 
     @property
     def description(self) -> str:
@@ -264,8 +264,8 @@ OBJECTIVES = {
     for objective in (
         Objective("spo", spo, "Xie et al., 2025", is_quadratic=True),
         Objective("ppo-clip", ppo_clip, PPO_PAPER),
-        Objective("ppo-penalty", ppo_penalty, PPO_PAPER, after_iteration=adapted_beta),
-        Objective("spu", spu, "Vuong et al., 2019", ends_epochs=kl_reverse_exceeded),
+        Objective("ppo-penalty", ppo_penalty, PPO_PAPER, adapt=adapt_beta),
+        Objective("spu", spu, "Vuong et al., 2019", stop_epochs=exceeds_kl_reverse),
         Objective("ppo-rb", ppo_rb, TRULY_PPO),
         Objective("tr-ppo", tr_ppo, TRULY_PPO),
         Objective("tr-ppo-rb", tr_ppo_rb, TRULY_PPO),
@@ -285,7 +285,7 @@ OBJECTIVES = {
             "espo",
             surrogate,
             "Sun et al., 2022",
-            ends_updates=deviation_exceeded,
+            stop_minibatches=exceeds_deviation,
             formula="r·A; an iteration's updates end at the first minibatch whose mean |r − 1| exceeds the limit.",
             is_of_the_paper=False,
         ),
@@ -293,7 +293,7 @@ OBJECTIVES = {
             "spo-adaptive",
             spo,
             "ours",
-            after_iteration=adapted_epsilon,
+            adapt=adapt_epsilon,
             formula="SPO; after each iteration ε ← ε·(target/mean |r − 1|)^gain, within its bounds.",
             is_of_the_paper=False,
         ),

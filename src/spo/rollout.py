@@ -38,7 +38,7 @@ class Rollout:
 
     observation: Tensor  # (T, N, D) normalised
     action: Tensor  # (T, N, …) as sampled, not as clipped for the environment
-    params: Tensor  # (T, N, P) of the old policy's distributions
+    dist_params: Tensor  # (T, N, P) of the old policy's distributions
     reward: Tensor  # (T, N) normalised
     value: Tensor  # (T, N)
     next_value: Tensor  # (T, N) of the true next observation; meaningless where terminated
@@ -100,14 +100,14 @@ class Collector:
         for t in range(self.horizon):
             raise_if_interrupted()
             with self.timer("acting"):
-                params, value = self.actor(self.observation)
-            self._check("output of the policy", params)
+                dist_params, value = self.actor(self.observation)
+            self._check("output of the policy", dist_params)
             if self.mask is not None:
-                params, store["mask"][t] = self.distribution.mask(params, self.mask), self.mask
-            action = self.distribution.sample(params, noise[t])
+                dist_params, store["mask"][t] = self.distribution.mask(dist_params, self.mask), self.mask
+            action = self.distribution.sample(dist_params, noise[t])
             self._check("action", action)
             store["observation"][t], store["action"][t] = self.observation, action
-            store["params"][t] = params
+            store["dist_params"][t] = dist_params
             if value is not None:
                 store["value"][t] = value
             with self.timer("stepping"):
@@ -196,7 +196,7 @@ class Collector:
         return masks | {
             "observation": np.empty((*leading, *self.observation.shape[1:]), self.observation.dtype),
             "action": np.empty((*leading, *self.distribution.action_shape), self.distribution.action_dtype),
-            "params": np.empty((*leading, params_size), float32),
+            "dist_params": np.empty((*leading, params_size), float32),
             "reward": np.empty(leading),
             "value": np.empty(leading, float32),
             "terminated": np.empty(leading, bool),

@@ -55,7 +55,7 @@ def documented_tags(objective: str) -> set[str]:
 
 def stops_of(objective: Objective) -> Iterator[dict[str, float]]:
     """Settings for each combination of early stops: --target-kl, and the objective's own if it has one."""
-    names = [*settings_of(objective.ends_epochs), *settings_of(objective.ends_updates)]
+    names = [*settings_of(objective.stop_epochs), *settings_of(objective.stop_minibatches)]
     own = [{name: limit} for name in names for limit in (ALWAYS, NEVER)] or [{}]
     for limits, target in itertools.product(own, ({}, {"target_kl": ALWAYS})):
         yield limits | target
@@ -101,7 +101,7 @@ def test_the_registry_knows_which_objectives_are_parabolas_beyond_the_bound(name
         is_led_back &= bool((sign * slope[sign * (ratio - 1) > 0] < 0).all())  # DRPO's peak is out of reach
     curvature = torch.cat(curvatures)
     is_parabola = is_led_back and bool((curvature < -1e-6).all()) and float(curvature.max() - curvature.min()) < 1e-6
-    assert objective.is_quadratic == (is_parabola and objective.fed_back != "epsilon")
+    assert objective.is_quadratic == (is_parabola and objective.adaptive_setting != "epsilon")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from probes import ActionReward, Counting, Spaces, accepts_box, iterate, trainin
 from spo.algorithms.adam import AdamState, adam_step, kl_adaptive_learning_rate
 from spo.algorithms.batch import example_batch, make_batch
 from spo.algorithms.losses import divergences, value_loss
-from spo.algorithms.metrics import LARGEST_LOGGED_LOG_RATIO, explained_variance, ratio_statistics, slope_statistics
+from spo.algorithms.metrics import LARGEST_LOGGED_LOG_RATIO, explained_variance, gradient_statistics, ratio_statistics
 from spo.errors import SpoError
 from spo.models.actors import NumpyActor, TorchActor
 from spo.models.choose_distribution import distribution_for
@@ -101,13 +101,13 @@ def sb3_weights(policy) -> dict[str, torch.Tensor]:
 def sb3_batch(buffer, policy, is_discrete: bool) -> dict[str, torch.Tensor]:
     data = next(buffer.get(128))
     params = policy.get_distribution(data.observations).distribution
-    old_params = params.logits if is_discrete else torch.cat([params.mean, params.stddev.log()], -1)
+    old_dist_params = params.logits if is_discrete else torch.cat([params.mean, params.stddev.log()], -1)
     return {
         "observation": data.observations,
         "action": data.actions.long().flatten() if is_discrete else data.actions,
         "old_log_prob": data.old_log_prob,
         "old_value": data.old_values,
-        "old_params": old_params.detach(),
+        "old_dist_params": old_dist_params.detach(),
         "value_target": data.returns,
         "advantage": data.advantages,
     }
@@ -138,7 +138,7 @@ def test_the_compiled_update_equals_the_eager_one(objective, space):
     compiled.update.compile(example)
     if objective == "spo-adaptive":  # a width that is fed back later reaches the step that was compiled before
         for run in (eager, compiled):
-            run.update.fed_back["epsilon"] = 0.05
+            run.update.adaptive_values["epsilon"] = 0.05
     rows = [iterate(run, 1)[0] for run in (eager, compiled)]
     torch.testing.assert_close(compiled.parameters.vector, eager.parameters.vector, rtol=0, atol=1e-5)
     torch.testing.assert_close(
@@ -164,9 +164,9 @@ def test_every_objective_compiled_equals_itself():
     """On both sides of every bound and trigger, in one compilation."""
     draw = torch.Generator().manual_seed(0)
     uniform = {name: torch.rand(512, generator=draw) for name in INPUTS}
-    inputs = uniform | {name: 0.5 + uniform[name] for name in ("ratio", "ratio_next")}
+    inputs = uniform | {name: 0.5 + uniform[name] for name in ("ratio", "next_ratio")}
     inputs |= {"log_ratio": inputs["ratio"].log(), "has_next": (uniform["has_next"] > 0.5).float()}
-    inputs |= {name: 4 * uniform[name] - 2 for name in ("advantage", "advantage_next")}
+    inputs |= {name: 4 * uniform[name] - 2 for name in ("advantage", "next_advantage")}
     inputs |= {name: 0.1 * uniform[name] for name in ("kl", "kl_reverse")} | {"old_log_prob": -uniform["old_log_prob"]}
     expected = Everything()(inputs)  # first, because it fills caches that a compilation cannot look into
     slopes, values = compile_method(Everything().__call__, torch.device("cpu"))(inputs)
@@ -246,7 +246,7 @@ def test_logged_ratios_stay_finite_but_are_not_those_of_the_objective():
 
 
 def test_slope_statistics():
-    stats = slope_statistics(torch.tensor([0.0, 1.0, -1.0, 2.0]), torch.tensor([1.0, 1.0, 1.0, -1.0]))
+    stats = gradient_statistics(torch.tensor([0.0, 1.0, -1.0, 2.0]), torch.tensor([1.0, 1.0, 1.0, -1.0]))
     assert stats["zero_gradient_fraction"].item() == 0.25 and stats["rollback_fraction"].item() == 0.5
 
 
@@ -318,9 +318,9 @@ def test_only_what_an_objective_asks_for_is_computed(monkeypatch):
         fields = set(run.update.loss.fields)
         run.update.loss(run.parameters.vector, {key: batch[key] for key in fields}, run_feedback(run))
         wants_kl = bool({"kl", "kl_reverse"} & set(objective.inputs))
-        assert bool(asked) == wants_kl == ("old_params" in fields), name
+        assert bool(asked) == wants_kl == ("old_dist_params" in fields), name
         assert ("next_observation" in fields) == (name == "rpo-reflective"), name
-        given = run.update.loss.inputs(run.parameters.vector, batch["old_params"], batch)
+        given = run.update.loss.inputs(run.parameters.vector, batch["old_dist_params"], batch)
         assert set(given) | {"ratio", "advantage"} == set(objective.inputs), name
 
 
@@ -337,13 +337,13 @@ def test_kl_is_from_the_old_policy_and_kl_reverse_from_the_new(monkeypatch):
     monkeypatch.setitem(OBJECTIVES, "both", Objective("both", both_divergences))
     run = training("CartPole-v1", objective="both", envs=4, horizon=32, minibatches=1)
     _, batch = batch_of(run)
-    new_params = batch["old_params"] + torch.tensor([3.0, 0.0])
+    new_params = batch["old_dist_params"] + torch.tensor([3.0, 0.0])
     inputs = run.update.loss.inputs(run.parameters.vector, new_params, batch)
-    old, new = (torch.distributions.Categorical(logits=params) for params in (batch["old_params"], new_params))
+    old, new = (torch.distributions.Categorical(logits=params) for params in (batch["old_dist_params"], new_params))
     torch.testing.assert_close(inputs["kl"], torch.distributions.kl_divergence(old, new))
     torch.testing.assert_close(inputs["kl_reverse"], torch.distributions.kl_divergence(new, old))
     assert (inputs["kl"] - inputs["kl_reverse"]).abs().min() > 0.1
-    moved = divergences(run.update.loss, batch | {"old_params": new_params})
+    moved = divergences(run.update.loss, batch | {"old_dist_params": new_params})
     assert moved["kl"] == pytest.approx(inputs["kl_reverse"].mean().item(), rel=1e-4)
     assert moved["kl_reverse"] == pytest.approx(inputs["kl"].mean().item(), rel=1e-4)
 
@@ -354,8 +354,8 @@ def test_the_old_probability_is_that_of_the_whole_action(space):
     run = training(lambda: Spaces(gym.spaces.Box(-1, 1, (3,)), space), objective="drpo", envs=4, horizon=32)
     _, batch = batch_of(run)
     moved = run.parameters.vector + 1.0
-    given = run.update.loss.inputs(moved, batch["old_params"] + 1.0, batch)["old_log_prob"].exp()
-    torch.testing.assert_close(given, joint_probability(space, batch["old_params"], batch["action"]))
+    given = run.update.loss.inputs(moved, batch["old_dist_params"] + 1.0, batch)["old_log_prob"].exp()
+    torch.testing.assert_close(given, joint_probability(space, batch["old_dist_params"], batch["action"]))
     assert not given.requires_grad and (given > 0).all() and (given < 1).all()
 
 
@@ -387,9 +387,9 @@ def test_successors_cross_neither_an_episode_nor_the_rollout():
 def test_the_successors_advantage_is_standardised_like_its_own_minibatch():
     run = training("CartPole-v1", objective="rpo-reflective", envs=4, horizon=32, minibatches=1)
     _, batch = batch_of(run)
-    inputs = run.update.loss.inputs(run.parameters.vector, batch["old_params"], batch)
+    inputs = run.update.loss.inputs(run.parameters.vector, batch["old_dist_params"], batch)
     mean, std = batch["advantage"].mean(), batch["advantage"].std()
-    torch.testing.assert_close(inputs["advantage_next"], (batch["next_advantage"] - mean) / (std + 1e-8))
+    torch.testing.assert_close(inputs["next_advantage"], (batch["next_advantage"] - mean) / (std + 1e-8))
 
 
 def test_spu_ends_the_epochs_and_the_penalty_moves_beta():
@@ -399,7 +399,7 @@ def test_spu_ends_the_epochs_and_the_penalty_moves_beta():
     run = training("CartPole-v1", objective="ppo-penalty", **settings)
     rows = iterate(run, 3)
     assert rows[0]["beta"] == 1.0  # the value that was used in the iteration
-    for row, after in zip(rows, [*(row["beta"] for row in rows[1:]), run.update.fed_back["beta"]]):
+    for row, after in zip(rows, [*(row["beta"] for row in rows[1:]), run.update.adaptive_values["beta"]]):
         expected = 0.5 if row["kl"] < 0.01 / 1.5 else 2 if row["kl"] > 0.015 else 1
         assert after == row["beta"] * expected
     assert len({row["beta"] for row in rows}) > 1
@@ -413,7 +413,7 @@ def test_the_width_is_fed_back():
     run = training("CartPole-v1", objective="spo-adaptive", deviation_target=0.05, epsilon_gain=0.5, **settings)
     rows = iterate(run, 3)
     assert rows[0]["epsilon"] == 0.2 and len({row["epsilon"] for row in rows}) == 3
-    for row, after in zip(rows, [*(row["epsilon"] for row in rows[1:]), run.update.fed_back["epsilon"]]):
+    for row, after in zip(rows, [*(row["epsilon"] for row in rows[1:]), run.update.adaptive_values["epsilon"]]):
         expected = row["epsilon"] * (0.05 / row["ratio_deviation"]) ** 0.5
         assert after == pytest.approx(min(max(expected, 0.02), 0.99))
 

@@ -32,11 +32,11 @@ def prepared(env: str, **settings):
 def test_an_accepted_step_improves_within_the_trust_region(env, delta):
     run, batch = prepared(env, delta=delta)
     rule = run.update
-    before, _ = rule._surrogate_and_slope(batch)
+    before, _ = rule._surrogate_and_gradient(batch)
     stats = rule.policy_step(batch)
-    after, _ = rule._surrogate_and_slope(batch)
-    params = run.network(batch["observation"], "params")
-    kl = run.distribution.kl(batch["old_params"], params).mean().item()
+    after, _ = rule._surrogate_and_gradient(batch)
+    params = run.network(batch["observation"], "dist_params")
+    kl = run.distribution.kl(batch["old_dist_params"], params).mean().item()
     assert stats["step_fraction"] > 0 and after > before
     assert 0.2 * delta < kl <= delta  # a step worth the name
 
@@ -78,13 +78,13 @@ def test_the_fisher_product_is_the_hessian_of_the_kl():
     rule, size = run.update, run.parameters.policy_size
     direction = torch.randn(size, generator=torch.Generator().manual_seed(0))
 
-    def kl_slope(shift: float) -> torch.Tensor:
+    def kl_gradient(shift: float) -> torch.Tensor:
         leaf = (run.parameters.vector[:size] + shift * direction).requires_grad_()
         vector = torch.cat([leaf, run.parameters.vector[size:]])
-        params = run.parameters.call(vector, batch["observation"], part="params")
-        return torch.autograd.grad(run.distribution.kl(batch["old_params"], params).mean(), leaf)[0]
+        params = run.parameters.call(vector, batch["observation"], part="dist_params")
+        return torch.autograd.grad(run.distribution.kl(batch["old_dist_params"], params).mean(), leaf)[0]
 
-    difference = (kl_slope(1e-2) - kl_slope(-1e-2)) / 2e-2
+    difference = (kl_gradient(1e-2) - kl_gradient(-1e-2)) / 2e-2
     torch.testing.assert_close(rule._fisher_product(batch)(direction), difference, rtol=0.05, atol=1e-3)
 
 

@@ -86,7 +86,7 @@ def test_probabilities_are_not_densities(tmp_path):
 
 
 CONFIG_FAULTS = {
-    "wrong_names": "asks for gain; it can ask for ratio, log_ratio, advantage, kl, kl_reverse, ratio_next",
+    "wrong_names": "asks for gain; it can ask for ratio, log_ratio, advantage, kl, kl_reverse, next_ratio",
     "nothing": "asks for nothing; it can ask for ratio",
     "no_default": "has a setting 'width' without a number as default",
     "open_ended": "takes \\*\\*anything; accepted are named data and keyword-only settings",

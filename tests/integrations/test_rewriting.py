@@ -253,14 +253,14 @@ def test_a_setting_that_is_fed_back_starts_from_the_hosts(monkeypatch):
     def widened(epsilon: float, ratio_deviation: float, *, factor: float = 2.0) -> float:
         return epsilon * factor + ratio_deviation
 
-    monkeypatch.setitem(OBJECTIVES, "widening", Objective("widening", spo, after_iteration=widened))
+    monkeypatch.setitem(OBJECTIVES, "widening", Objective("widening", spo, adapt=widened))
     assert why_not(OBJECTIVES["widening"]) == "adapts epsilon, for which the host has no place"
     hosted = make_hosted("widening", HOST, {"factor": 3.0}, keeps_state=True)
     ratio, advantage = torch.tensor([1.5]), torch.tensor([1.0])
     assert torch.equal(hosted(ratio, advantage, 0.2), spo(ratio, advantage, epsilon=0.2))
     assert hosted.end_iteration()["epsilon"] == 0.2
-    assert hosted.fed_back == pytest.approx(1.1)
-    assert torch.equal(hosted(ratio, advantage, 0.2), spo(ratio, advantage, epsilon=hosted.fed_back))
+    assert hosted.adaptive_value == pytest.approx(1.1)
+    assert torch.equal(hosted(ratio, advantage, 0.2), spo(ratio, advantage, epsilon=hosted.adaptive_value))
 
 
 def test_an_objective_asks_for_the_log_ratio(monkeypatch):

@@ -160,7 +160,7 @@ def test_spo_learns_and_its_ratios_are_logged():
 
 def test_a_width_that_is_adapted_is_saved(tmp_path):
     ours = train(name_of("spo-adaptive"), schedule="fixed")
-    width = ours.alg.hosted_objective.fed_back
+    width = ours.alg.hosted_objective.adaptive_value
     assert width > 0.2  # ratios stay nearer to 1 than its target, so it grows
     ours.save(str(tmp_path / "model.pt"))
     loaded = make(name_of("spo-adaptive"), schedule="fixed")
@@ -169,7 +169,7 @@ def test_a_width_that_is_adapted_is_saved(tmp_path):
     update = loaded.alg.update
     loaded.alg.update = lambda: logged.append(update()) or logged[-1]
     loaded.learn(1)
-    assert logged[0]["epsilon"] == width and loaded.alg.hosted_objective.fed_back != width
+    assert logged[0]["epsilon"] == width and loaded.alg.hosted_objective.adaptive_value != width
 
 
 def test_checkpoints_go_both_ways(tmp_path):

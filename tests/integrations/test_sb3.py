@@ -65,12 +65,12 @@ def test_what_is_adapted_is_saved(tmp_path, monkeypatch):
     def widened(epsilon: float, ratio_deviation: float) -> float:
         return 2 * epsilon
 
-    monkeypatch.setitem(OBJECTIVES, "widening", Objective("widening", spo, after_iteration=widened))
+    monkeypatch.setitem(OBJECTIVES, "widening", Objective("widening", spo, adapt=widened))
     model = train(SPO, objective="widening")
     assert model.objective_state == pytest.approx(0.8)
     assert model.logger.name_to_value["train/epsilon"] == pytest.approx(0.4)
     model.save(tmp_path / "model")
-    assert SPO.load(tmp_path / "model", device="cpu").hosted_objective.fed_back == pytest.approx(0.8)
+    assert SPO.load(tmp_path / "model", device="cpu").hosted_objective.adaptive_value == pytest.approx(0.8)
 
 
 def test_a_bad_objective_is_refused_before_anything_is_made():

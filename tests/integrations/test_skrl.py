@@ -127,10 +127,10 @@ def test_a_rate_that_follows_the_kl_is_warned_of():
 
 
 def test_checkpoints_hold_what_is_adapted_and_go_both_ways(tmp_path, monkeypatch):
-    widening = Objective("widening", spo, after_iteration=lambda epsilon, ratio_deviation: 2 * epsilon)
+    widening = Objective("widening", spo, adapt=lambda epsilon, ratio_deviation: 2 * epsilon)
     monkeypatch.setitem(OBJECTIVES, "widening", widening)
     ours = train(Runner, objective="widening")
-    assert ours.agent.hosted_objective.fed_back == pytest.approx(0.2 * 2**3)
+    assert ours.agent.hosted_objective.adaptive_value == pytest.approx(0.2 * 2**3)
     assert {"Ratio / ratio_deviation", "Ratio / epsilon"} <= set(ours.agent.tracking_data)
     ours.agent.save(str(tmp_path / "agent.pt"))
     for runner, objective in ((Runner, {"objective": "widening"}), (HostRunner, {})):
@@ -138,7 +138,7 @@ def test_checkpoints_hold_what_is_adapted_and_go_both_ways(tmp_path, monkeypatch
         loaded.agent.load(str(tmp_path / "agent.pt"))
         assert are_equal(weights_of(ours), weights_of(loaded))
         if runner is Runner:
-            assert loaded.agent.hosted_objective.fed_back == pytest.approx(0.2 * 2**3)
+            assert loaded.agent.hosted_objective.adaptive_value == pytest.approx(0.2 * 2**3)
         loaded.trainer.train()
         assert not are_equal(weights_of(ours), weights_of(loaded)) and are_finite(weights_of(loaded))
     with pytest.raises(SpoError, match="adapts epsilon, for which the host has no place"):

@@ -136,8 +136,8 @@ def test_every_rollout_acts_with_the_newest_weights():
     for _ in range(2):
         rollout = run.collector.collect()
         observation = rollout.observation.flatten(0, 1)
-        expected = run.network(observation, "params")
-        torch.testing.assert_close(rollout.params.flatten(0, 1), expected, rtol=1e-4, atol=1e-5)
+        expected = run.network(observation, "dist_params")
+        torch.testing.assert_close(rollout.dist_params.flatten(0, 1), expected, rtol=1e-4, atol=1e-5)
         run.update(run.advantages(rollout), 1e-3)
 
 

@@ -79,7 +79,7 @@ def observe(policy: Policy, count: int) -> tuple[object, dict[str, np.ndarray]]:
 def act_on_each(policy: Policy, samples: list, masks: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Return what the policy does, and the parameters that it does it by."""
     packed = np.stack([np.asarray(policy.spec.layout.pack(sample)) for sample in samples])
-    params = policy.actor.params(policy.normalizer(packed))
+    params = policy.actor.dist_params(policy.normalizer(packed))
     if masks is not None:
         params = policy.distribution.mask(params, masks)
     return policy.distribution.to_env(policy.distribution.mode(params)), params

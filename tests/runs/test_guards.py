@@ -181,7 +181,8 @@ def test_what_the_networks_say_is_checked(what):
     act = run.collector.actor
 
     def spoiled(observation):
-        return (spoilt(act.params(observation)) if what == "output of the policy" else act.params(observation)), None
+        dist_params = act.dist_params(observation)
+        return (spoilt(dist_params) if what == "output of the policy" else dist_params), None
 
     def spoilt(array):
         array[1] = BAD[0]

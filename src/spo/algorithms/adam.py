@@ -30,7 +30,7 @@ class AdamState:
 def adam_step(
     vector: Tensor,
     moments: tuple[Tensor, Tensor],
-    slope: Tensor,
+    grad: Tensor,
     is_allowed: Tensor,
     learning_rate: Tensor,
     corrections: Tensor,
@@ -38,8 +38,8 @@ def adam_step(
 ) -> None:
     """Steps in place, or changes nothing at all where it is not allowed."""
     first, second = moments
-    new_first = first + (1 - FIRST_BETA) * (slope - first)
-    new_second = SECOND_BETA * second + (1 - SECOND_BETA) * slope.square()
+    new_first = first + (1 - FIRST_BETA) * (grad - first)
+    new_second = SECOND_BETA * second + (1 - SECOND_BETA) * grad.square()
     change = learning_rate * corrections[0] * new_first / ((new_second * corrections[1]).sqrt() + eps)
     vector.copy_(torch.where(is_allowed, vector - change, vector))
     first.copy_(torch.where(is_allowed, new_first, first))

@@ -18,9 +18,9 @@ def make_batch(
     batch = {
         "observation": rollout.observation,
         "action": rollout.action,
-        "old_log_prob": distribution.log_prob(rollout.params, rollout.action),
+        "old_log_prob": distribution.log_prob(rollout.dist_params, rollout.action),
         "old_value": rollout.value,
-        "old_params": rollout.params,
+        "old_dist_params": rollout.dist_params,
         "value_target": rollout.value + advantage,
         "advantage": advantage,
     }
@@ -51,4 +51,4 @@ def example_batch(layout: ObservationLayout, distribution: Distribution, size: i
         if masked:
             batch[f"{prefix}mask"] = torch.ones(size, distribution.params_size, dtype=torch.bool)
     batch |= {name: torch.zeros(size) for name in ("old_value", "value_target", "has_next")}
-    return batch | {"old_params": torch.zeros(size, distribution.params_size)}
+    return batch | {"old_dist_params": torch.zeros(size, distribution.params_size)}

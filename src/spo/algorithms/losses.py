@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from spo.algorithms.batch import Batch
-from spo.algorithms.metrics import POLICY_STATISTICS, Stats, ratio_statistics, sample_statistics, slope_statistics
+from spo.algorithms.metrics import POLICY_STATISTICS, Stats, gradient_statistics, ratio_statistics, sample_statistics
 from spo.config.config import Config
 from spo.errors import ConfigError
 from spo.models.distributions import Distribution
@@ -16,7 +16,7 @@ from spo.models.networks import FlatParameters
 from spo.objectives import settings_of
 
 LARGEST_LOG_RATIO = 15.0
-Feedback = dict[str, Tensor]
+AdaptiveTensors = dict[str, Tensor]
 """Settings that the trainer adapts, as tensors, so that a compiled step need not be compiled again."""
 
 
@@ -62,7 +62,7 @@ class Surrogate:
     @classmethod
     def of(cls, config: Config) -> "Surrogate":
         objective, values = config.resolved_objective, config.objective_settings
-        own = {name: values[name] for name in settings_of(objective.function) if name != objective.fed_back}
+        own = {name: values[name] for name in settings_of(objective.function) if name != objective.adaptive_setting}
         return cls(partial(objective.function, **own), objective.inputs)
 
     def arguments(self, log_ratio: Tensor, inputs: dict[str, Tensor]) -> list[Tensor]:
@@ -70,10 +70,10 @@ class Surrogate:
         inputs = inputs | {"ratio": log_ratio.exp(), "log_ratio": log_ratio}
         return [inputs[name] for name in self.inputs]
 
-    def slope(self, log_ratio: Tensor, inputs: dict[str, Tensor], feedback: Feedback) -> Tensor:
+    def log_ratio_gradient(self, log_ratio: Tensor, inputs: dict[str, Tensor], adaptive: AdaptiveTensors) -> Tensor:
         """r·∂f/∂r per sample: what the objective does with each sample's probability."""
         inputs = {name: tensor.detach() for name, tensor in inputs.items()}
-        return gradient(lambda x: (self.function(*self.arguments(x, inputs), **feedback).sum(), ()), log_ratio)[0]
+        return gradient(lambda x: (self.function(*self.arguments(x, inputs), **adaptive).sum(), ()), log_ratio)[0]
 
 
 @dataclass
@@ -88,9 +88,9 @@ class Loss:
     surrogate: Surrogate
     value_coef: float
     entropy_coef: float
-    ratio_bound: float  # where no width is fed back
-    value_bound: float | None
-    normalizes_advantage: bool
+    clip_range: float  # where no width is adapted
+    value_clip_range: float | None
+    normalize_advantage: bool
     measures_kl: bool
     masked: bool
     statistics = POLICY_STATISTICS
@@ -100,7 +100,7 @@ class Loss:
         """What of a batch this loss reads."""
         fields = ["observation", "action", "old_log_prob", "old_value", "value_target", "advantage"]
         if self.measures_kl or {"kl", "kl_reverse"} & set(self.surrogate.inputs):
-            fields.append("old_params")
+            fields.append("old_dist_params")
         if self.needs_next_step:
             fields += ["next_observation", "next_action", "next_old_log_prob", "next_advantage", "has_next"]
         if self.masked:
@@ -109,54 +109,54 @@ class Loss:
 
     @property
     def needs_next_step(self) -> bool:
-        return bool({"ratio_next", "advantage_next", "has_next"} & set(self.surrogate.inputs))
+        return bool({"next_ratio", "next_advantage", "has_next"} & set(self.surrogate.inputs))
 
-    def __call__(self, vector: Tensor, batch: Batch, feedback: Feedback) -> tuple[Tensor, Stats]:
-        params, value = self.parameters.call(vector, batch["observation"])
-        params = self.allowed(params, batch.get("mask"))
-        log_ratio = self.distribution.log_prob(params, batch["action"]) - batch["old_log_prob"]
-        inputs = self.inputs(vector, params, batch)
+    def __call__(self, vector: Tensor, batch: Batch, adaptive: AdaptiveTensors) -> tuple[Tensor, Stats]:
+        dist_params, value = self.parameters.call(vector, batch["observation"])
+        dist_params = self.allowed(dist_params, batch.get("mask"))
+        log_ratio = self.distribution.log_prob(dist_params, batch["action"]) - batch["old_log_prob"]
+        inputs = self.inputs(vector, dist_params, batch)
         arguments = self.surrogate.arguments(clamp_log_ratio(log_ratio), inputs)
-        policy_loss = -self.surrogate.function(*arguments, **feedback).mean()
-        entropy = self.distribution.entropy(params).mean()
-        value_error = value_loss(value, batch["old_value"], batch["value_target"], self.value_bound)
+        policy_loss = -self.surrogate.function(*arguments, **adaptive).mean()
+        entropy = self.distribution.entropy(dist_params).mean()
+        value_error = value_loss(value, batch["old_value"], batch["value_target"], self.value_clip_range)
         total = policy_loss + self.value_coef * value_error - self.entropy_coef * entropy
         stats = {"policy_loss": policy_loss, "value_loss": value_error, "entropy": entropy}
-        stats |= ratio_statistics(log_ratio, feedback.get("epsilon", self.ratio_bound))
-        slope = self.surrogate.slope(clamp_log_ratio(log_ratio), inputs, feedback)
-        stats |= slope_statistics(slope, inputs["advantage"])
-        stats["samples"] = sample_statistics(log_ratio, inputs["advantage"], slope)
+        stats |= ratio_statistics(log_ratio, adaptive.get("epsilon", self.clip_range))
+        sample_gradient = self.surrogate.log_ratio_gradient(clamp_log_ratio(log_ratio), inputs, adaptive)
+        stats |= gradient_statistics(sample_gradient, inputs["advantage"])
+        stats["samples"] = sample_statistics(log_ratio, inputs["advantage"], sample_gradient)
         if self.measures_kl:
-            stats["minibatch_kl"] = self.distribution.kl(batch["old_params"], params).mean()
+            stats["minibatch_kl"] = self.distribution.kl(batch["old_dist_params"], dist_params).mean()
         return total, {name: stat.detach() for name, stat in stats.items()}
 
-    def inputs(self, vector: Tensor, params: Tensor, batch: Batch) -> dict[str, Tensor]:
+    def inputs(self, vector: Tensor, dist_params: Tensor, batch: Batch) -> dict[str, Tensor]:
         """What the objective asks for besides the ratio, and nothing else."""
-        inputs = {"advantage": self._standardized(batch["advantage"], batch)}
+        inputs = {"advantage": self._normalize(batch["advantage"], batch)}
         if "old_log_prob" in self.surrogate.inputs:
             inputs["old_log_prob"] = batch["old_log_prob"]
         if "kl" in self.surrogate.inputs:
-            inputs["kl"] = self.distribution.kl(batch["old_params"], params)
+            inputs["kl"] = self.distribution.kl(batch["old_dist_params"], dist_params)
         if "kl_reverse" in self.surrogate.inputs:
-            inputs["kl_reverse"] = self.distribution.kl(params, batch["old_params"])
+            inputs["kl_reverse"] = self.distribution.kl(dist_params, batch["old_dist_params"])
         if self.needs_next_step:
-            next_params = self.parameters.call(vector, batch["next_observation"], part="params")
-            next_params = self.allowed(next_params, batch.get("next_mask"))
-            log_ratio = self.distribution.log_prob(next_params, batch["next_action"]) - batch["next_old_log_prob"]
-            inputs["ratio_next"] = clamp_log_ratio(log_ratio).exp()
-            inputs["advantage_next"] = self._standardized(batch["next_advantage"], batch)
+            next_dist_params = self.parameters.call(vector, batch["next_observation"], part="dist_params")
+            next_dist_params = self.allowed(next_dist_params, batch.get("next_mask"))
+            log_ratio = self.distribution.log_prob(next_dist_params, batch["next_action"]) - batch["next_old_log_prob"]
+            inputs["next_ratio"] = clamp_log_ratio(log_ratio).exp()
+            inputs["next_advantage"] = self._normalize(batch["next_advantage"], batch)
             inputs["has_next"] = batch["has_next"]
         return inputs
 
-    def policy_params(self, vector: Tensor, batch: Batch) -> Tensor:
+    def dist_params_of(self, vector: Tensor, batch: Batch) -> Tensor:
         """The distributions that a parameter vector gives the batch's states."""
-        return self.allowed(self.parameters.call(vector, batch["observation"], part="params"), batch.get("mask"))
+        return self.allowed(self.parameters.call(vector, batch["observation"], part="dist_params"), batch.get("mask"))
 
-    def allowed(self, params: Tensor, mask: Tensor | None) -> Tensor:
-        return params if mask is None else self.distribution.mask(params, mask)
+    def allowed(self, dist_params: Tensor, mask: Tensor | None) -> Tensor:
+        return dist_params if mask is None else self.distribution.mask(dist_params, mask)
 
-    def _standardized(self, advantage: Tensor, batch: Batch) -> Tensor:
-        return normalize(advantage, batch["advantage"]) if self.normalizes_advantage else advantage
+    def _normalize(self, advantage: Tensor, batch: Batch) -> Tensor:
+        return normalize(advantage, batch["advantage"]) if self.normalize_advantage else advantage
 
 
 @dataclass
@@ -165,13 +165,13 @@ class ValueLoss:
 
     parameters: FlatParameters
     value_coef: float
-    value_bound: float | None
+    value_clip_range: float | None
     fields = ("observation", "old_value", "value_target")
     statistics = ("value_loss",)
 
-    def __call__(self, vector: Tensor, batch: Batch, feedback: Feedback) -> tuple[Tensor, Stats]:
+    def __call__(self, vector: Tensor, batch: Batch, adaptive: AdaptiveTensors) -> tuple[Tensor, Stats]:
         value = self.parameters.call(vector, batch["observation"], part="value_alone")
-        error = value_loss(value, batch["old_value"], batch["value_target"], self.value_bound)
+        error = value_loss(value, batch["old_value"], batch["value_target"], self.value_clip_range)
         return self.value_coef * error, {"value_loss": error.detach()}
 
 
@@ -189,9 +189,9 @@ def make_loss(parameters: FlatParameters, distribution: Distribution, config: Co
         surrogate,
         value_coef=config.value_coef,
         entropy_coef=config.entropy_coef,
-        ratio_bound=config.clip_range,
-        value_bound=config.value_clip_range,
-        normalizes_advantage=config.normalize_advantage == "minibatch",
+        clip_range=config.clip_range,
+        value_clip_range=config.value_clip_range,
+        normalize_advantage=config.normalize_advantage == "minibatch",
         measures_kl=config.lr_schedule == "adaptive-kl",
         masked=masked,
     )
@@ -201,12 +201,12 @@ def _check_objective(config: Config, surrogate: Surrogate) -> None:
     """Tries a user's function once on a few samples, because (B,) against (B, 1) would broadcast silently."""
     samples = torch.linspace(0.5, 1.5, 6)
     advantage = torch.tensor([1.0, -1.0, 0.5, -0.5, 0.0, 2.0])
-    inputs = {name: samples.abs() for name in ("kl", "kl_reverse", "ratio_next", "advantage_next", "has_next")}
+    inputs = {name: samples.abs() for name in ("kl", "kl_reverse", "next_ratio", "next_advantage", "has_next")}
     inputs |= {"advantage": advantage, "old_log_prob": -samples}
-    fed_back = config.resolved_objective.fed_back
-    feedback = {fed_back: torch.tensor(config.objective_settings[fed_back])} if fed_back else {}
+    adaptive_setting = config.resolved_objective.adaptive_setting
+    adaptive = {adaptive_setting: torch.tensor(config.objective_settings[adaptive_setting])} if adaptive_setting else {}
     try:
-        result = surrogate.function(*surrogate.arguments(samples.log(), inputs), **feedback)
+        result = surrogate.function(*surrogate.arguments(samples.log(), inputs), **adaptive)
         shape, is_finite = tuple(result.shape), bool(result.isfinite().all())
     except Exception as error:  # whatever a user's function raises
         reason = f"{type(error).__name__}: {error}"
@@ -225,7 +225,7 @@ NUMBERS_AT_ONCE = 2**23
 @torch.no_grad()
 def divergences(loss: Loss, batch: Batch) -> dict[str, float]:
     """Closed-form divergences between old and new policy over the full batch."""
-    old, new = batch["old_params"], new_params(loss, batch)
+    old, new = batch["old_dist_params"], new_dist_params(loss, batch)
     kl, kl_reverse = loss.distribution.kl(old, new), loss.distribution.kl(new, old)
     return {
         "kl": kl.mean().item(),
@@ -235,16 +235,16 @@ def divergences(loss: Loss, batch: Batch) -> dict[str, float]:
     }
 
 
-def new_params(loss: Loss, batch: Batch) -> Tensor:
+def new_dist_params(loss: Loss, batch: Batch) -> Tensor:
     """The policy's parameters for the full batch (B, P), in passes over few enough images for the caches."""
     rows = max(1, NUMBERS_AT_ONCE // batch["observation"][0].numel())
     seen = {name: batch[name].split(rows) for name in ("observation", "mask") if name in batch}
     passes = [dict(zip(seen, tensors)) for tensors in zip(*seen.values())]
-    return torch.cat([loss.policy_params(loss.parameters.vector, each) for each in passes])
+    return torch.cat([loss.dist_params_of(loss.parameters.vector, each) for each in passes])
 
 
 @torch.no_grad()
 def ratios(loss: Loss, batch: Batch) -> Tensor:
     """Every sample's ratio of the new policy to the old (B,), within what a float holds."""
-    log_ratio = loss.distribution.log_prob(new_params(loss, batch), batch["action"]) - batch["old_log_prob"]
+    log_ratio = loss.distribution.log_prob(new_dist_params(loss, batch), batch["action"]) - batch["old_log_prob"]
     return clamp_log_ratio(log_ratio).exp()

@@ -35,17 +35,17 @@ def ratio_statistics(log_ratio: Tensor, bound: float | Tensor) -> Stats:
     }
 
 
-def sample_statistics(log_ratio: Tensor, advantage: Tensor, slope: Tensor) -> Tensor:
+def sample_statistics(log_ratio: Tensor, advantage: Tensor, sample_gradient: Tensor) -> Tensor:
     """Give each sample's ratio, its advantage, and whether the objective leaves it alone (3, samples)."""
     ratio = log_ratio.detach().clamp(max=LARGEST_LOGGED_LOG_RATIO).exp()
-    return torch.stack([ratio, advantage.detach(), (slope == 0).to(ratio.dtype)])
+    return torch.stack([ratio, advantage.detach(), (sample_gradient == 0).to(ratio.dtype)])
 
 
-def slope_statistics(slope: Tensor, advantage: Tensor) -> Stats:
+def gradient_statistics(sample_gradient: Tensor, advantage: Tensor) -> Stats:
     """Which samples the objective leaves alone, and which it pulls back against their advantage."""
     return {
-        "zero_gradient_fraction": (slope == 0).float().mean(),
-        "rollback_fraction": (slope * advantage < 0).float().mean(),
+        "zero_gradient_fraction": (sample_gradient == 0).float().mean(),
+        "rollback_fraction": (sample_gradient * advantage < 0).float().mean(),
     }
 
 
@@ -80,7 +80,7 @@ def action_statistics(distribution: Distribution, rollout: Rollout) -> Row:
     row = {"clipped_action_fraction": distribution.clipped_fraction(rollout.action.numpy())}
     if not distribution.has_log_std:
         return row
-    log_std = rollout.params[..., distribution.outputs :].clamp(max=LARGEST_LOGGED_LOG_RATIO)
+    log_std = rollout.dist_params[..., distribution.outputs :].clamp(max=LARGEST_LOGGED_LOG_RATIO)
     return row | {"action_std": log_std.exp().mean().item()}
 
 

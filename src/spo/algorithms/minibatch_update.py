@@ -13,7 +13,7 @@ from torch import Tensor
 
 from spo.algorithms.adam import AdamState, adam_step, kl_adaptive_learning_rate
 from spo.algorithms.batch import Batch
-from spo.algorithms.losses import Feedback, Loss, ValueLoss, divergences, gradient, normalize
+from spo.algorithms.losses import AdaptiveTensors, Loss, ValueLoss, divergences, gradient, normalize
 from spo.algorithms.metrics import summarize_minibatches
 from spo.algorithms.ratio_samples import RatioSampler
 from spo.config.config import Config
@@ -29,7 +29,7 @@ class GradientStep:
         self.loss, self.max_norm, self.eps = loss, config.max_grad_norm, config.adam_eps
         self.names = (*loss.statistics, "grad_norm")
         self.kl_target = config.lr_kl_target if config.lr_schedule == "adaptive-kl" else None
-        self.ends_updates = config.bind(config.resolved_objective.ends_updates)
+        self.stop_minibatches = config.bind(config.resolved_objective.stop_minibatches)
 
     def __call__(
         self,
@@ -39,21 +39,21 @@ class GradientStep:
         learning_rate: Tensor,
         corrections: Tensor,
         batch: Batch,
-        feedback: Feedback,
+        adaptive: AdaptiveTensors,
     ) -> tuple[Tensor, Tensor | None]:
         """Steps in place and returns the statistics taken before the step, in the order of `names`, and of each sample.
 
         Samples are always returned, so that a compiled step is the same whether anybody keeps them or not.
         """
         with torch.no_grad():
-            slope, stats = gradient(self.loss, vector, batch, feedback)
-            stats["grad_norm"] = norm = slope.square().sum().sqrt()
+            grad, stats = gradient(self.loss, vector, batch, adaptive)
+            stats["grad_norm"] = norm = grad.square().sum().sqrt()
             if "minibatch_kl" in stats:
                 learning_rate.copy_(kl_adaptive_learning_rate(learning_rate, stats["minibatch_kl"], self.kl_target))
             is_allowed = norm.isfinite()
-            if self.ends_updates is not None:
-                is_allowed = is_allowed & ~self.ends_updates(stats["ratio_deviation"])
-            clipped = slope * (self.max_norm / (norm + 1e-6)).clamp(max=1.0)
+            if self.stop_minibatches is not None:
+                is_allowed = is_allowed & ~self.stop_minibatches(stats["ratio_deviation"])
+            clipped = grad * (self.max_norm / (norm + 1e-6)).clamp(max=1.0)
             adam_step(vector, (first, second), clipped, is_allowed, learning_rate, corrections, self.eps)
             return torch.stack([stats[name] for name in self.names]), stats.get("samples")
 
@@ -73,7 +73,7 @@ class MinibatchEpochs:
         self,
         batch: Batch,
         learning_rate: float | None,
-        feedback: Feedback,
+        adaptive: AdaptiveTensors,
         after_epoch: Callable[[Tensor, list[Tensor]], bool],
     ) -> dict[str, float]:
         """Step through shuffled minibatches, epoch after epoch, and return the statistics of those that were run.
@@ -91,11 +91,11 @@ class MinibatchEpochs:
             with self.around_epoch():
                 for minibatch in self._minibatches(batch, order):
                     state = (weights, self.adam.first, self.adam.second, self.learning_rate, self.adam.corrections())
-                    row, sample = self.step(*state, minibatch, feedback)
+                    row, sample = self.step(*state, minibatch, adaptive)
                     rows.append(row)
                     samples.append(sample)
                     raise_if_interrupted()
-                    is_over = self._must_end(rows[-1])
+                    is_over = self._should_stop(rows[-1])
                     if is_over:
                         break
                     self.adam.count += 1
@@ -119,13 +119,13 @@ class MinibatchEpochs:
         self.learning_rate.fill_(state["learning_rate"])
         self.generator.bit_generator.state = state["generator"]
 
-    def compile(self, example: Batch, feedback: Feedback) -> None:
+    def compile(self, example: Batch, adaptive: AdaptiveTensors) -> None:
         """Compiles the step on a copy of the state, or raises what the compiler raised."""
         step = compile_method(self.stepper.__call__, self.loss.parameters.vector.device)
         state = (self.loss.parameters.vector, self.adam.first, self.adam.second, self.learning_rate)
         example = prepared(self.loss, example)
         minibatch = {name: example[name] for name in self.loss.fields}
-        step(*(tensor.clone() for tensor in state), self.adam.corrections(), minibatch, feedback)
+        step(*(tensor.clone() for tensor in state), self.adam.corrections(), minibatch, adaptive)
         self.step, self.around_epoch = step, skip_guards  # all minibatches are like the example
 
     def _minibatches(self, batch: Batch, order: Tensor) -> Iterator[Batch]:
@@ -135,9 +135,9 @@ class MinibatchEpochs:
             stop = start + self.config.minibatch_size
             yield {name: tensor[start:stop] for name, tensor in shuffled.items()}
 
-    def _must_end(self, row: Tensor) -> bool:
-        ends_updates = self.stepper.ends_updates
-        return ends_updates is not None and bool(ends_updates(row[self.stepper.names.index("ratio_deviation")]))
+    def _should_stop(self, row: Tensor) -> bool:
+        stop_minibatches = self.stepper.stop_minibatches
+        return stop_minibatches is not None and bool(stop_minibatches(row[self.stepper.names.index("ratio_deviation")]))
 
 
 class MinibatchUpdate:
@@ -146,9 +146,9 @@ class MinibatchUpdate:
     def __init__(self, loss: Loss, config: Config, generator: np.random.Generator):
         self.loss, self.config, self.objective = loss, config, config.resolved_objective
         self.epochs = MinibatchEpochs(loss, config, generator)
-        fed_back = self.objective.fed_back
-        self.fed_back = {fed_back: config.objective_settings[fed_back]} if fed_back else {}
-        self.ends_epochs = config.bind(self.objective.ends_epochs)
+        name = self.objective.adaptive_setting
+        self.adaptive_values = {name: config.objective_settings[name]} if name else {}
+        self.stop_epochs = config.bind(self.objective.stop_epochs)
         self.needs_next_step = loss.needs_next_step
 
     def __call__(
@@ -160,25 +160,25 @@ class MinibatchUpdate:
     ) -> dict[str, float]:
         """Improves in place and returns the iteration's statistics; `record` and `sampler` get what each epoch saw."""
         batch = prepared(self.loss, normalize_over_batch(batch, self.config))
-        used = dict(self.fed_back)
+        used = dict(self.adaptive_values)
 
         def after_epoch(order: Tensor, samples: list[Tensor]) -> bool:
             if sampler:
                 sampler(order, samples)
             if record:
                 record(self.seen_advantage(batch["advantage"], order))
-            return self._has_enough(batch)
+            return self._has_moved_enough(batch)
 
-        stats = self.epochs(batch, learning_rate, self.feedback, after_epoch)
+        stats = self.epochs(batch, learning_rate, self.adaptive_tensors, after_epoch)
         stats |= divergences(self.loss, batch)
-        self._feed_back(stats)
+        self._adapt(stats)
         if learning_rate is None:
             stats["learning_rate"] = self.epochs.learning_rate.item()
         return stats | used
 
     def seen_advantage(self, advantage: Tensor, order: Tensor) -> Tensor:
         """Every sample's advantage (B,) as the objective saw it in an epoch: by minibatch standardised, if at all."""
-        if not self.loss.normalizes_advantage:
+        if not self.loss.normalize_advantage:
             return advantage
         seen = torch.empty_like(advantage)
         for chosen in order.split(self.config.minibatch_size):
@@ -186,36 +186,36 @@ class MinibatchUpdate:
         return seen
 
     @property
-    def feedback(self) -> Feedback:
-        return {name: torch.tensor(value) for name, value in self.fed_back.items()}
+    def adaptive_tensors(self) -> AdaptiveTensors:
+        return {name: torch.tensor(value) for name, value in self.adaptive_values.items()}
 
     def compile(self, example: Batch) -> None:
-        self.epochs.compile(example, self.feedback)
+        self.epochs.compile(example, self.adaptive_tensors)
 
     def state(self) -> dict[str, object]:
-        return {"epochs": self.epochs.state(), "fed_back": dict(self.fed_back)}
+        return {"epochs": self.epochs.state(), "fed_back": dict(self.adaptive_values)}
 
     def restore(self, state: dict) -> None:
         self.epochs.restore(state["epochs"])
-        self.fed_back = dict(state["fed_back"])
+        self.adaptive_values = dict(state["fed_back"])
 
-    def _has_enough(self, batch: Batch) -> bool:
+    def _has_moved_enough(self, batch: Batch) -> bool:
         """Whether the policy has moved so far over the full batch that no further epoch is wanted."""
-        if self.config.target_kl is None and self.ends_epochs is None:
+        if self.config.target_kl is None and self.stop_epochs is None:
             return False
         moved = divergences(self.loss, batch)
         if self.config.target_kl is not None and moved["kl"] > self.config.target_kl:
             return True
-        return self.ends_epochs is not None and self.ends_epochs(moved["kl_reverse"])
+        return self.stop_epochs is not None and self.stop_epochs(moved["kl_reverse"])
 
-    def _feed_back(self, stats: dict[str, float]) -> None:
-        adapt = self.objective.after_iteration
+    def _adapt(self, stats: dict[str, float]) -> None:
+        adapt = self.objective.adapt
         if adapt is None or "off" in self.config.settings_for(adapt).values():
             return
-        (name,) = self.fed_back
+        (name,) = self.adaptive_values
         depends_on = inputs_of(adapt)[1:]
         bound = self.config.bind(adapt)
-        self.fed_back[name] = bound(self.fed_back[name], *(stats[other] for other in depends_on))
+        self.adaptive_values[name] = bound(self.adaptive_values[name], *(stats[other] for other in depends_on))
 
 
 def prepared(loss: Loss | ValueLoss, batch: Batch) -> Batch:

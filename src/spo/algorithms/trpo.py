@@ -8,7 +8,7 @@ from torch import Tensor
 
 from spo.algorithms.batch import Batch
 from spo.algorithms.losses import Loss, ValueLoss, clamp_log_ratio, divergences, normalize
-from spo.algorithms.metrics import ratio_statistics, sample_statistics, slope_statistics
+from spo.algorithms.metrics import gradient_statistics, ratio_statistics, sample_statistics
 from spo.algorithms.minibatch_update import MinibatchEpochs, prepared
 from spo.algorithms.ratio_samples import RatioSampler
 from spo.config.config import Config
@@ -83,11 +83,11 @@ class TRPOUpdate:
         """One step, or none: then the parameters are restored to the bit."""
         policy = self.parameters.vector[: self.parameters.policy_size]
         old = policy.clone()
-        surrogate, slope = self._surrogate_and_slope(batch)
-        stats = {"grad_norm": slope.norm().item(), "step_fraction": 0.0}
-        if not slope.isfinite().all() or slope.norm() < SMALLEST_GRADIENT:
+        surrogate, grad = self._surrogate_and_gradient(batch)
+        stats = {"grad_norm": grad.norm().item(), "step_fraction": 0.0}
+        if not grad.isfinite().all() or grad.norm() < SMALLEST_GRADIENT:
             return stats
-        step = self._natural_step(batch, slope)
+        step = self._natural_step(batch, grad)
         if step is None:
             return stats
         fraction = 1.0
@@ -99,10 +99,10 @@ class TRPOUpdate:
         policy.copy_(old)
         return stats
 
-    def _natural_step(self, batch: Batch, slope: Tensor) -> Tensor | None:
+    def _natural_step(self, batch: Batch, grad: Tensor) -> Tensor | None:
         """√(2δ / xᵀHx)·x with Hx = g, or None if rounding made the Fisher matrix indefinite."""
         product = self._fisher_product(batch)
-        solution = conjugate_gradient(product, slope, int(self.settings["cg_steps"]))
+        solution = conjugate_gradient(product, grad, int(self.settings["cg_steps"]))
         curvature = solution.dot(product(solution))
         if not (curvature > 0 and solution.isfinite().all()):
             return None
@@ -110,48 +110,48 @@ class TRPOUpdate:
 
     def _fisher_product(self, batch: Batch) -> Callable[[Tensor], Tensor]:
         """v ↦ ∇(∇KL·v) + damping·v at the old policy."""
-        leaf, params = self._params_of_leaf(batch)
-        kl = self.loss.distribution.kl(batch["old_params"], params).mean()
-        (kl_slope,) = torch.autograd.grad(kl, leaf, create_graph=True)
+        leaf, dist_params = self._dist_params_of_leaf(batch)
+        kl = self.loss.distribution.kl(batch["old_dist_params"], dist_params).mean()
+        (kl_gradient,) = torch.autograd.grad(kl, leaf, create_graph=True)
 
         def product(vector: Tensor) -> Tensor:
-            (image,) = torch.autograd.grad(kl_slope @ vector, leaf, retain_graph=True)
+            (image,) = torch.autograd.grad(kl_gradient @ vector, leaf, retain_graph=True)
             return image + self.settings["damping"] * vector
 
         return product
 
-    def _surrogate_and_slope(self, batch: Batch) -> tuple[float, Tensor]:
-        leaf, params = self._params_of_leaf(batch)
-        surrogate = self._surrogate(batch, params)
+    def _surrogate_and_gradient(self, batch: Batch) -> tuple[float, Tensor]:
+        leaf, dist_params = self._dist_params_of_leaf(batch)
+        surrogate = self._surrogate(batch, dist_params)
         return surrogate.item(), torch.autograd.grad(surrogate, leaf)[0]
 
-    def _params_of_leaf(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def _dist_params_of_leaf(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """A copy of the policy's parameters to differentiate by, and the distributions that they give."""
         size = self.parameters.policy_size
         leaf = self.parameters.vector[:size].clone().requires_grad_()
         with torch.enable_grad():
             vector = torch.cat([leaf, self.parameters.vector[size:]])
-            return leaf, self.loss.policy_params(vector, batch)
+            return leaf, self.loss.dist_params_of(vector, batch)
 
-    def _log_ratio(self, batch: Batch, params: Tensor) -> Tensor:
-        return self.loss.distribution.log_prob(params, batch["action"]) - batch["old_log_prob"]
+    def _log_ratio(self, batch: Batch, dist_params: Tensor) -> Tensor:
+        return self.loss.distribution.log_prob(dist_params, batch["action"]) - batch["old_log_prob"]
 
-    def _surrogate(self, batch: Batch, params: Tensor) -> Tensor:
+    def _surrogate(self, batch: Batch, dist_params: Tensor) -> Tensor:
         with torch.enable_grad():
-            return (clamp_log_ratio(self._log_ratio(batch, params)).exp() * batch["advantage"]).mean()
+            return (clamp_log_ratio(self._log_ratio(batch, dist_params)).exp() * batch["advantage"]).mean()
 
     @torch.no_grad()
     def _is_accepted(self, batch: Batch, before: float) -> bool:
-        params = self.loss.policy_params(self.parameters.vector, batch)
-        kl = self.loss.distribution.kl(batch["old_params"], params).mean().item()
-        return self._surrogate(batch, params).item() > before and kl <= self.settings["delta"]
+        dist_params = self.loss.dist_params_of(self.parameters.vector, batch)
+        kl = self.loss.distribution.kl(batch["old_dist_params"], dist_params).mean().item()
+        return self._surrogate(batch, dist_params).item() > before and kl <= self.settings["delta"]
 
     @torch.no_grad()
     def _statistics_after(self, batch: Batch) -> tuple[dict[str, float], Tensor]:
-        params = self.loss.policy_params(self.parameters.vector, batch)
-        log_ratio = self._log_ratio(batch, params)
-        slope = clamp_log_ratio(log_ratio).exp() * batch["advantage"]
-        stats = ratio_statistics(log_ratio, self.loss.ratio_bound) | slope_statistics(slope, batch["advantage"])
-        stats |= {"policy_loss": -slope.mean(), "entropy": self.loss.distribution.entropy(params).mean()}
-        samples = sample_statistics(log_ratio, batch["advantage"], slope)
+        dist_params = self.loss.dist_params_of(self.parameters.vector, batch)
+        log_ratio = self._log_ratio(batch, dist_params)
+        grad = clamp_log_ratio(log_ratio).exp() * batch["advantage"]
+        stats = ratio_statistics(log_ratio, self.loss.clip_range) | gradient_statistics(grad, batch["advantage"])
+        stats |= {"policy_loss": -grad.mean(), "entropy": self.loss.distribution.entropy(dist_params).mean()}
+        samples = sample_statistics(log_ratio, batch["advantage"], grad)
         return {name: stat.item() for name, stat in stats.items()}, samples

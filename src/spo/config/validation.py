@@ -161,8 +161,8 @@ def _check_objective_settings(config: Config) -> None:
 
 def _check_width(config: Config) -> None:
     """A width that is adapted within bounds must start there."""
-    own = config.objective_settings
-    if config.resolved_objective.fed_back != "epsilon" or own["epsilon_min"] <= own["epsilon"] <= own["epsilon_max"]:
+    own, adaptive = config.objective_settings, config.resolved_objective.adaptive_setting
+    if adaptive != "epsilon" or own["epsilon_min"] <= own["epsilon"] <= own["epsilon_max"]:
         return
     bounds = f"a number from {own['epsilon_min']:g} (--epsilon-min) to {own['epsilon_max']:g} (--epsilon-max)"
     raise ConfigError(f"--epsilon {own['epsilon']} is not accepted: it must be {bounds}")

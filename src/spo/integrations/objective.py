@@ -26,8 +26,8 @@ class HostedObjective:
         own = objective.settings | settings
         self.settings = {name: own[name] for name in settings_of(objective.function) if name != "epsilon"}
         self.asked = frozenset(settings)
-        self.rule = {name: own[name] for name in settings_of(objective.after_iteration)}
-        self.fed_back: float | None = None  # the setting that is adapted, once an iteration has ended
+        self.rule = {name: own[name] for name in settings_of(objective.adapt)}
+        self.adaptive_value: float | None = None  # the setting that is adapted, once an iteration has ended
         self.started_from: float | None = None
         self.forget()
 
@@ -47,9 +47,9 @@ class HostedObjective:
     def widths(self, advantage: Any, low: Any, high: Any) -> dict[str, Any]:
         """The host's ε under the objective's names; of two, each sample gets the one that it moves towards."""
         names = settings_of(self.objective.function)
-        if self.objective.fed_back:
+        if self.objective.adaptive_setting:
             self.started_from = low
-            return {self.objective.fed_back: low if self.fed_back is None else self.fed_back}
+            return {self.objective.adaptive_setting: low if self.adaptive_value is None else self.adaptive_value}
         if high is None or "epsilon" not in names:
             return {"epsilon": low} if "epsilon" in names else {}
         if "epsilon_high" in names:
@@ -63,7 +63,7 @@ class HostedObjective:
     @property
     def outruns_kl_target(self) -> bool:
         """Whether a learning rate that follows the KL would climb to its cap, or fight with the width for it."""
-        return self.objective.is_quadratic or self.objective.fed_back is not None
+        return self.objective.is_quadratic or self.objective.adaptive_setting is not None
 
     def keep(self, ratio: Any, mask: Tensor | None) -> None:
         """Adds a minibatch's |r − 1|, without a wait for the device; arrays that are traced keep nothing."""
@@ -93,20 +93,20 @@ class HostedObjective:
 
     def state_dict(self) -> dict[str, float | None]:
         """What a checkpoint of the host has to hold: the setting that is adapted."""
-        return {"fed_back": self.fed_back}
+        return {"fed_back": self.adaptive_value}
 
     def load_state_dict(self, state: dict[str, float | None]) -> None:
-        self.fed_back = state["fed_back"]
+        self.adaptive_value = state["fed_back"]
 
     def end_iteration(self) -> dict[str, float]:
         """The statistics of the iteration, and the setting that was in force where one is adapted; adapts it."""
         statistics = self.statistics()
         self.forget()
-        name = self.objective.fed_back
+        name = self.objective.adaptive_setting
         if name and statistics:
-            in_force = float(self.started_from) if self.fed_back is None else self.fed_back
-            known = [statistics[what] for what in inputs_of(self.objective.after_iteration)[1:]]
-            self.fed_back = self.objective.after_iteration(in_force, *known, **self.rule)
+            in_force = float(self.started_from) if self.adaptive_value is None else self.adaptive_value
+            known = [statistics[what] for what in inputs_of(self.objective.adapt)[1:]]
+            self.adaptive_value = self.objective.adapt(in_force, *known, **self.rule)
             statistics[name] = in_force
         return statistics
 
@@ -139,12 +139,12 @@ def why_not(objective: Objective, given: tuple[str, ...] = GIVEN, keeps_state: b
         return f"asks for {', '.join(missing)}"
     if objective.trust_region:
         return "is an improvement rule of its own"
-    if objective.ends_epochs or objective.ends_updates:
+    if objective.stop_epochs or objective.stop_minibatches:
         return "decides when an iteration's updates end"
-    if objective.after_iteration and not keeps_state:
-        return f"adapts {objective.fed_back}, for which the host has no place"
-    unknown = [name for name in inputs_of(objective.after_iteration)[1:] if name not in KEPT]
-    return f"adapts {objective.fed_back} by {', '.join(unknown)}" if unknown else None
+    if objective.adapt and not keeps_state:
+        return f"adapts {objective.adaptive_setting}, for which the host has no place"
+    unknown = [name for name in inputs_of(objective.adapt)[1:] if name not in KEPT]
+    return f"adapts {objective.adaptive_setting} by {', '.join(unknown)}" if unknown else None
 
 
 def fitting_objectives(given: tuple[str, ...] = GIVEN, keeps_state: bool = False) -> list[str]:

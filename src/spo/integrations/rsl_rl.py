@@ -50,10 +50,10 @@ class SPO(PPO):
         A setting that is adapted lies in the optimizer, which checkpoints of every release hold.
         """
         kept = self.optimizer.param_groups[0]
-        self.hosted_objective.fed_back = kept.get(STATE)
+        self.hosted_objective.adaptive_value = kept.get(STATE)
         losses = self.hosted_update() | self.hosted_objective.end_iteration()
-        if self.hosted_objective.objective.fed_back:
-            kept[STATE] = self.hosted_objective.fed_back
+        if self.hosted_objective.objective.adaptive_setting:
+            kept[STATE] = self.hosted_objective.adaptive_value
         return losses
 
 

@@ -32,7 +32,7 @@ class WithObjective:
 
     def _host_objective(self) -> None:
         self.hosted_objective = make_hosted(self.objective, self.host, self.objective_settings, keeps_state=True)
-        self.hosted_objective.fed_back = self.objective_state
+        self.hosted_objective.adaptive_value = self.objective_state
 
     def _setup_model(self) -> None:
         """Called by the host when a model is made, and again when one was loaded."""
@@ -47,7 +47,7 @@ class WithObjective:
         self.hosted_train()
         for name, value in self.hosted_objective.end_iteration().items():
             self.logger.record(f"train/{name}", value)
-        self.objective_state = self.hosted_objective.fed_back
+        self.objective_state = self.hosted_objective.adaptive_value
 
 
 class SPO(WithObjective, PPO):

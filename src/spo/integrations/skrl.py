@@ -33,7 +33,7 @@ class WithObjective:
         keeps_state = isinstance(self, PPO | PPO_RNN)  # of several agents each would need its own
         self.hosted_objective = make_hosted(objective, HOST, objective_settings, keeps_state=keeps_state)
         super().__init__(*args, **kwargs)
-        if self.hosted_objective.objective.fed_back:
+        if self.hosted_objective.objective.adaptive_setting:
             self.checkpoint_modules["objective"] = self.hosted_objective
         follows_kl = any(isinstance(one, KLAdaptiveLR) for one in self._schedulers())
         if follows_kl and self.hosted_objective.outruns_kl_target:

@@ -26,15 +26,15 @@ class NumpyActor:
 
     def __call__(self, observation: np.ndarray) -> tuple[np.ndarray, None]:
         """Parameters, but no values: those of a whole rollout at once cost a fraction of so many calls."""
-        return self.params(observation), None
+        return self.dist_params(observation), None
 
-    def params(self, observation: np.ndarray) -> np.ndarray:
+    def dist_params(self, observation: np.ndarray) -> np.ndarray:
         outputs = self._forward(self.actor, observation)
         if self.log_std is None:
             return outputs
-        params = np.empty((len(outputs), 2 * outputs.shape[-1]), np.float32)
-        params[:, : outputs.shape[-1]], params[:, outputs.shape[-1] :] = outputs, self.log_std
-        return params
+        dist_params = np.empty((len(outputs), 2 * outputs.shape[-1]), np.float32)
+        dist_params[:, : outputs.shape[-1]], dist_params[:, outputs.shape[-1] :] = outputs, self.log_std
+        return dist_params
 
     def value(self, observation: np.ndarray) -> np.ndarray:
         return self._forward(self.critic, observation)[..., 0]
@@ -69,12 +69,12 @@ class TorchActor:
 
     @torch.inference_mode()
     def __call__(self, observation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        params, value = self.network(self._tensor(observation))
-        return params.cpu().numpy(), value.cpu().numpy()
+        dist_params, value = self.network(self._tensor(observation))
+        return dist_params.cpu().numpy(), value.cpu().numpy()
 
     @torch.inference_mode()
-    def params(self, observation: np.ndarray) -> np.ndarray:
-        return self.network(self._tensor(observation), "params").cpu().numpy()
+    def dist_params(self, observation: np.ndarray) -> np.ndarray:
+        return self.network(self._tensor(observation), "dist_params").cpu().numpy()
 
     @torch.inference_mode()
     def value(self, observation: np.ndarray) -> np.ndarray:

@@ -38,10 +38,10 @@ class ExportedPolicy(nn.Module):
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
         observation = inputs[:-1] if self.has_mask else inputs
-        params = self.network(self._normalize(self._pack(observation)), "params")
+        dist_params = self.network(self._normalize(self._pack(observation)), "dist_params")
         if self.has_mask:
-            params = self.distribution.mask(params, inputs[-1])
-        return self.distribution.best_action(params), params
+            dist_params = self.distribution.mask(dist_params, inputs[-1])
+        return self.distribution.best_action(dist_params), dist_params
 
     def _pack(self, parts: tuple[Tensor, ...]) -> Tensor:
         """Do what `ObservationLayout.pack` does, for a batch."""

@@ -60,9 +60,9 @@ class ActorCritic(nn.Module):
         self.critic = mlp([inputs, *critic_hidden, 1], activation, 1.0, generator)
 
     def forward(self, observation: Tensor, part: str | None = None) -> Tensor | tuple[Tensor, Tensor]:
-        """Both outputs, or one of them: "params", "value", or the value without a gradient for the encoder."""
+        """Both outputs, or one of them: "dist_params", "value", or the value without a gradient for the encoder."""
         features = observation if self.encoder is None else self.encoder(observation)
-        if part == "params":
+        if part == "dist_params":
             return self._params(features)
         if part == "value":
             return self._value(features)

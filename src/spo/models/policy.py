@@ -121,10 +121,10 @@ class Policy:
     def act(self, observation: object, deterministic: bool = True, action_mask: np.ndarray | None = None) -> np.ndarray:
         """The action for one observation, or the actions for a batch, as the environment takes them."""
         packed, is_single = self._packed(observation)
-        params = self.actor.params(self.normalizer(packed))
+        dist_params = self.actor.dist_params(self.normalizer(packed))
         if action_mask is not None:
-            params = self.distribution.mask(params, self._checked_mask(action_mask, params.shape))
-        action = self.distribution.to_env(self._chosen(params, deterministic))
+            dist_params = self.distribution.mask(dist_params, self._checked_mask(action_mask, dist_params.shape))
+        action = self.distribution.to_env(self._chosen(dist_params, deterministic))
         return action[0] if is_single else action
 
     def _packed(self, observation: object) -> tuple[np.ndarray, bool]:
@@ -156,10 +156,10 @@ class Policy:
             raise SpoError(f"an action mask of shape {mask.shape} is not accepted: {accepted}")
         return mask.reshape(shape)
 
-    def _chosen(self, params: np.ndarray, deterministic: bool) -> np.ndarray:
+    def _chosen(self, dist_params: np.ndarray, deterministic: bool) -> np.ndarray:
         if deterministic:
-            return self.distribution.mode(params)
-        return self.distribution.sample(params, self.distribution.noise(self.generator, (len(params),)))
+            return self.distribution.mode(dist_params)
+        return self.distribution.sample(dist_params, self.distribution.noise(self.generator, (len(dist_params),)))
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Everything that is numbers, by name."""

@@ -49,8 +49,8 @@ def objective_at(
         "advantage": advantage,
         "kl": kl,
         "kl_reverse": kl,
-        "ratio_next": torch.ones_like(ratio),
-        "advantage_next": advantage,
+        "next_ratio": torch.ones_like(ratio),
+        "next_advantage": advantage,
         "has_next": torch.ones_like(ratio),
         "old_log_prob": torch.full_like(ratio, math.log(PROBABILITY)),
     }

@@ -103,8 +103,8 @@ def optimize(objective: Objective, problem: Problem, steps: int) -> list[dict[st
     vector, rows = problem.parameters.vector, []
     adam, rate, always = AdamState.like(vector), torch.tensor(LEARNING_RATE), torch.tensor(True)
     for _ in range(steps + 1):
-        slope, log_ratio = gradient(loss, vector)
+        grad, log_ratio = gradient(loss, vector)
         rows.append(problem.measure(log_ratio))
-        adam_step(vector, (adam.first, adam.second), slope, always, rate, adam.corrections(), ADAM_EPS)
+        adam_step(vector, (adam.first, adam.second), grad, always, rate, adam.corrections(), ADAM_EPS)
         adam.count += 1
     return rows
