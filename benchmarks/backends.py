@@ -8,7 +8,7 @@ and the ratio to the in-process backend.
 
 import argparse
 
-from lib.measure import best_speeds, prepared
+from lib.measure import best_speeds, make_trainer
 
 
 def main() -> None:
@@ -18,7 +18,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     names = ("gymnasium", "shared", "envpool")
-    trainings = {name: prepared(arguments.env, backend=name, threads=arguments.threads) for name in names}
+    trainings = {name: make_trainer(arguments.env, backend=name, threads=arguments.threads) for name in names}
     speeds = best_speeds(trainings, arguments.rounds, iterations=3)
     print(f"\n{arguments.env}, best of {arguments.rounds} rounds")
     for name, value in speeds.items():

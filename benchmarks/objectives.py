@@ -8,7 +8,7 @@ round of each counts. Prints steps/s and the ratio to SPO.
 
 import argparse
 
-from lib.measure import best_speeds, prepared
+from lib.measure import best_speeds, make_trainer
 from spo.errors import SpoError
 from spo.objectives import OBJECTIVES
 
@@ -21,7 +21,7 @@ def main() -> None:
     trainings = {}
     for name in OBJECTIVES:
         try:
-            trainings[name] = prepared(arguments.env, objective=name)
+            trainings[name] = make_trainer(arguments.env, objective=name)
         except SpoError as refusal:  # not every objective goes with every action space
             print(refusal)
     speeds = best_speeds(trainings, arguments.rounds, iterations=5)

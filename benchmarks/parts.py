@@ -54,7 +54,7 @@ def measure(env: str, hidden: tuple[int, ...]) -> dict[str, float]:
 
     def normalise():
         for _ in range(horizon):
-            collector._normalized(raw)
+            collector._normalize(raw)
         collector.reward_normalizer(np.zeros(never.shape), never, never)
 
     training.update.compile(example_batch(training.spec.layout, training.distribution, config.minibatch_size))

@@ -12,7 +12,7 @@ from spo.runtime.seeding import episode_seed
 class TimeValue:
     """An actor whose value is a code of the observation, so that every bootstrap can be traced."""
 
-    def settle(self):
+    def sync_weights(self):
         pass
 
     def __call__(self, observation):

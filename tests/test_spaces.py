@@ -81,7 +81,7 @@ def test_a_dict_is_packed_numbers_first_then_choices_then_images():
     packed = layout.pack({"speed": np.array([0.5, -0.5]), "gear": 2, "camera": camera})
     assert packed.dtype == np.float32 and packed[:6].tolist() == [0.5, -0.5, 0, 0, 1, 0]
     np.testing.assert_array_equal(packed[6:].reshape(3, 12, 12), np.moveaxis(camera, -1, 0))
-    assert (layout.numbers, layout.vector_size) == (2, 6)
+    assert (layout.continuous_size, layout.vector_size) == (2, 6)
 
 
 def test_only_numbers_are_normalised():

@@ -5,12 +5,12 @@ from spo.runtime import library_env
 library_env.set_library_env()  # as the command line does
 
 from jobs.job import ONE_BY_ONE, TOGETHER, Job, Ready, run
-from lib.measure import prepared, speed
+from lib.measure import make_trainer, speed
 from spo.trainer import Trainer
 
 
 def prepare(job: Job) -> Ready:
-    training = prepared(job.env, **settings(job))
+    training = make_trainer(job.env, **settings(job))
     step_as_asked(training, job)
     return Ready(lambda iterations: speed(training, iterations), *way_of_stepping(training))
 

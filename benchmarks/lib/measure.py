@@ -13,7 +13,7 @@ from spo.envs.make import EnvMaker
 from spo.trainer import Trainer
 
 
-def prepared(env: str, **settings) -> Trainer:
+def make_trainer(env: str, **settings) -> Trainer:
     """A warm training: its update path chosen, its first iteration made."""
     training = Trainer(make_config(env, steps=10**7, **settings), EnvMaker(env, {}))
     path, reason = training.choose_update_path()

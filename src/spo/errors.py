@@ -45,10 +45,10 @@ def place_of(error: BaseException | None) -> str:
 
 def printable(text: str) -> str:
     """Text that may quote a stranger's file, safe for a terminal: one line, nothing that steers it, not endless."""
-    return _cut("".join(letter if letter.isprintable() else _visible(letter) for letter in _cut(text)))
+    return _shorten("".join(letter if letter.isprintable() else _visible(letter) for letter in _shorten(text)))
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
 
 

@@ -17,8 +17,8 @@ from spo.envs.make import MakeEnv
 from spo.envs.sync import mask_of
 from spo.errors import ConfigError, EnvError, SpoError
 from spo.models.policy import Policy
-from spo.runtime.files import writing
-from spo.runtime.seeding import derived_seed
+from spo.runtime.files import translate_os_errors
+from spo.runtime.seeding import derive_seed
 from spo.runtime.signals import raise_if_interrupted
 
 OnStep = Callable[[int, int], None]
@@ -76,14 +76,14 @@ def evaluate_policy(
     """Play whole episodes, or up to `max_steps` of each; with `video`, record them into one file."""
     if video:
         check_video(video)
-    env = _recorded(make_env) if video else make_env(whole_games=True)
+    env = _make_rendering_env(make_env) if video else make_env(full_games=True)
     frames: list[np.ndarray] = []
     policy.seed(seed)
     try:
         record = _recorder(env, frames, video)
         played = []
         for episode in range(episodes):
-            first = derived_seed(seed, "evaluation", episode)
+            first = derive_seed(seed, "evaluation", episode)
             played.append(play(policy, env, first, deterministic, record, max_steps, partial(on_step, episode)))
         if video:
             write_video(video, frames, env.metadata.get("render_fps", 30))
@@ -124,13 +124,13 @@ def _recorder(env: gym.Env, frames: list[np.ndarray], video: str | None) -> Call
     return (lambda: frames.append(env.render())) if video else lambda: None
 
 
-def _recorded(make_env: MakeEnv) -> gym.Env:
+def _make_rendering_env(make_env: MakeEnv) -> gym.Env:
     """An environment that renders to arrays, also on a machine without a screen."""
     if not os.environ.get("DISPLAY"):
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
         os.environ.setdefault("MUJOCO_GL", "egl" if ctypes.util.find_library("EGL") else "osmesa")
     try:
-        return make_env(whole_games=True, render_mode="rgb_array")
+        return make_env(full_games=True, render_mode="rgb_array")
     except SpoError as error:
         raise SpoError(f"--video cannot be recorded: {error}")
 
@@ -141,7 +141,7 @@ def check_video(path: str) -> None:
         raise ConfigError("--video needs: pip install 'simple-policy-optimization[video]'")
     if Path(path).suffix != ".mp4":
         raise ConfigError(f"--video {path} is not accepted: the name must end in .mp4")
-    with writing(path):
+    with translate_os_errors(path):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
 
 

@@ -341,10 +341,10 @@ def find_objective(name: str) -> Objective:
         function = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # whatever a user's module raises while it is imported
         raise LookupError(f"cannot be imported: {type(error).__name__}: {error}")
-    return Objective(name, checked_function(function))
+    return Objective(name, check_function(function))
 
 
-def checked_function(function: Any) -> Callable[..., Tensor]:
+def check_function(function: Any) -> Callable[..., Tensor]:
     """The function, if its signature keeps the contract."""
     try:
         parameters = inspect.signature(function).parameters.values()

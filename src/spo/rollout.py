@@ -77,25 +77,25 @@ class Collector:
         generator: np.random.Generator,
         horizon: int,
         truncation: str = "bootstrap",
-        counts_final_observations: bool = False,
-        clips_reward: bool = False,
+        count_final_observations: bool = False,
+        clip_reward_sign: bool = False,
         timer: Timer | None = None,
     ):
         self.envs, self.actor, self.distribution = envs, actor, distribution
         self.observation_normalizer, self.reward_normalizer = observation_normalizer, reward_normalizer
         self.generator, self.horizon = generator, horizon
-        self.truncation, self.counts_final_observations = truncation, counts_final_observations
-        self.clips_reward, self.timer = clips_reward, timer or Timer()
+        self.truncation, self.count_final_observations = truncation, count_final_observations
+        self.clip_reward_sign, self.timer = clip_reward_sign, timer or Timer()
         self.env_steps = 0
         self.env_restarts = 0  # since the start, or since the run was resumed
-        self.observation = self._normalized(self._checked_start(envs.reset()))
+        self.observation = self._normalize(self._check_start(envs.reset()))
         self.mask = envs.action_mask
 
     def collect(self) -> Rollout:
         """The next `horizon` steps of every environment."""
         noise = self.distribution.noise(self.generator, (self.horizon, self.envs.num_envs))
-        store = self._empty_store()
-        self.actor.settle()
+        buffers = self._empty_buffers()
+        self.actor.sync_weights()
         episodes, finals = [], []
         for t in range(self.horizon):
             raise_if_interrupted()
@@ -103,33 +103,33 @@ class Collector:
                 dist_params, value = self.actor(self.observation)
             self._check("output of the policy", dist_params)
             if self.mask is not None:
-                dist_params, store["mask"][t] = self.distribution.mask(dist_params, self.mask), self.mask
+                dist_params, buffers["mask"][t] = self.distribution.mask(dist_params, self.mask), self.mask
             action = self.distribution.sample(dist_params, noise[t])
             self._check("action", action)
-            store["observation"][t], store["action"][t] = self.observation, action
-            store["dist_params"][t] = dist_params
+            buffers["observation"][t], buffers["action"][t] = self.observation, action
+            buffers["dist_params"][t] = dist_params
             if value is not None:
-                store["value"][t] = value
+                buffers["value"][t] = value
             with self.timer("stepping"):
                 step = self.envs.step(self.distribution.to_env(action))
             self.env_steps += self.envs.num_envs
             self.env_restarts += step.restarts
             self._check_finite(step)
             episodes += [EpisodeRow(*episode, self.env_steps) for episode in step.episodes]
-            store["reward"][t], store["terminated"][t] = step.reward, step.terminated
-            store["truncated"][t] = step.truncated
+            buffers["reward"][t], buffers["terminated"][t] = step.reward, step.terminated
+            buffers["truncated"][t] = step.truncated
             if step.final_observation is not None:
-                finals += self._finals(t, step)
-            self.observation, self.mask = self._normalized(step.observation), self.envs.action_mask
+                finals += self._truncated_observations(t, step)
+            self.observation, self.mask = self._normalize(step.observation), self.envs.action_mask
         if value is None:
-            store["value"][:] = self._values(store["observation"])
-        self._check_rollout("value", store["value"], 0)
-        return self._finished(store, episodes, finals)
+            buffers["value"][:] = self._values(buffers["observation"])
+        self._check_rollout("value", buffers["value"], 0)
+        return self._make_rollout(buffers, episodes, finals)
 
-    def seam(self) -> int:
-        """Starts anew with environments made anew: how many running episodes that cut."""
+    def rebuild_envs(self) -> int:
+        """Make the environments anew and start over with them; return how many running episodes that cut."""
         cut = int(np.count_nonzero(self.envs.episodes.length))
-        self.observation, self.mask = self._normalized(self._checked_start(self.envs.rebuild())), self.envs.action_mask
+        self.observation, self.mask = self._normalize(self._check_start(self.envs.rebuild())), self.envs.action_mask
         return cut
 
     def state(self) -> dict[str, object]:
@@ -156,27 +156,27 @@ class Collector:
             self.observation[fresh] = self.observation_normalizer(self.envs.observation)[fresh]
         return failures
 
-    def _finished(self, store: dict[str, np.ndarray], episodes: list[EpisodeRow], finals: list) -> Rollout:
-        store["done"] = store["terminated"] | store.pop("truncated")
-        store["reward"] = self._normalized_reward(store["reward"], store["terminated"], store["done"])
+    def _make_rollout(self, buffers: dict[str, np.ndarray], episodes: list[EpisodeRow], finals: list) -> Rollout:
+        buffers["done"] = buffers["terminated"] | buffers.pop("truncated")
+        buffers["reward"] = self._normalize_reward(buffers["reward"], buffers["terminated"], buffers["done"])
         if self.truncation == "terminal":
-            store["terminated"][:] = store["done"]
-        next_value = np.concatenate([store["value"][1:], self._value(self.observation)[None]])
+            buffers["terminated"][:] = buffers["done"]
+        next_value = np.concatenate([buffers["value"][1:], self._value(self.observation)[None]])
         if finals:
             steps, envs, observations = zip(*finals)
             next_value[list(steps), list(envs)] = self._value(np.stack(observations))
-        tensors = {name: torch.from_numpy(array) for name, array in store.items()}
+        tensors = {name: torch.from_numpy(array) for name, array in buffers.items()}
         return Rollout(**tensors, next_value=torch.from_numpy(next_value), episodes=episodes)
 
-    def _normalized_reward(self, reward: np.ndarray, terminated: np.ndarray, done: np.ndarray) -> np.ndarray:
+    def _normalize_reward(self, reward: np.ndarray, terminated: np.ndarray, done: np.ndarray) -> np.ndarray:
         self._check_rollout("reward", reward, 1)
-        reward = np.sign(reward) if self.clips_reward else reward
+        reward = np.sign(reward) if self.clip_reward_sign else reward
         with self.timer("normalising"):
             return self.reward_normalizer(reward, terminated, done).astype(np.float32)
 
-    def _finals(self, t: int, step: Step) -> list[tuple[int, int, np.ndarray]]:
+    def _truncated_observations(self, t: int, step: Step) -> list[tuple[int, int, np.ndarray]]:
         """(t, n, last observation) of the episodes that a limit cut; their value goes on."""
-        if self.counts_final_observations:
+        if self.count_final_observations:
             self.observation_normalizer.update(step.final_observation, step.terminated | step.truncated)
         if self.truncation == "terminal":
             return []
@@ -184,12 +184,12 @@ class Collector:
         normalized = self.observation_normalizer(step.final_observation) if cut.size else ()
         return [(t, n, normalized[n]) for n in cut]
 
-    def _normalized(self, observation: np.ndarray) -> np.ndarray:
+    def _normalize(self, observation: np.ndarray) -> np.ndarray:
         with self.timer("normalising"):
             self.observation_normalizer.update(observation)
             return self.observation_normalizer(observation)
 
-    def _empty_store(self) -> dict[str, np.ndarray]:
+    def _empty_buffers(self) -> dict[str, np.ndarray]:
         leading = (self.horizon, self.envs.num_envs)
         float32, params_size = np.float32, self.distribution.params_size
         masks = {} if self.mask is None else {"mask": np.empty((*leading, params_size), bool)}
@@ -203,7 +203,7 @@ class Collector:
             "truncated": np.empty(leading, bool),
         }
 
-    def _checked_start(self, observation: np.ndarray) -> np.ndarray:
+    def _check_start(self, observation: np.ndarray) -> np.ndarray:
         self._check("observation", observation)
         return observation
 

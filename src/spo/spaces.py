@@ -44,9 +44,9 @@ class ObservationLayout:
         self.kinds = [_kind(leaf, encoder) for _, leaf in self.leaves]
         self.images = tuple(_image(leaf) for (_, leaf), kind in zip(self.leaves, self.kinds) if kind == "image")
         self.is_image = self.kinds == ["image"]
-        self.is_plain = self.kinds == ["number"] and len(self.leaves[0][1].shape) == 1
-        self.numbers = self._size("number")
-        self.vector_size = self.numbers + self._size("choice")
+        self.is_plain = self.kinds == ["continuous"] and len(self.leaves[0][1].shape) == 1
+        self.continuous_size = self._size("continuous")
+        self.vector_size = self.continuous_size + self._size("one_hot")
         if self.is_image:
             self.shape, self.dtype = self.images[0].shape, self._image_dtype(self.leaves[0][1])
         else:
@@ -63,7 +63,7 @@ class ObservationLayout:
             return observation
         if self.is_image:
             return self.images[0].channels_first(np.asarray(at(observation, self.leaves[0][0])))
-        parts = {"number": [], "choice": [], "image": []}
+        parts = {"continuous": [], "one_hot": [], "image": []}
         images = iter(self.images)
         for (path, leaf), kind in zip(self.leaves, self.kinds):
             value = at(observation, path)
@@ -71,7 +71,7 @@ class ObservationLayout:
                 next(images).channels_first(np.asarray(value)) if kind == "image" else gym.spaces.flatten(leaf, value)
             )
             parts[kind].append(np.asarray(flat, dtype=np.float32).ravel())
-        return np.concatenate([array for kind in ("number", "choice", "image") for array in parts[kind]])
+        return np.concatenate([array for kind in ("continuous", "one_hot", "image") for array in parts[kind]])
 
     def pack_batch(self, observation: object, count: int) -> np.ndarray:
         """Pack the observations of `count` environments, in which every array has a leading axis."""
@@ -117,8 +117,8 @@ def batch_size(leaves: list[tuple[tuple, gym.Space]], observation: object) -> in
     """Return how many observations are in a batch, or None for a single one; refuse what is neither."""
     sizes = {_part_size(path, leaf, observation) for path, leaf in leaves}
     if len(sizes) > 1:
-        told = ", ".join("none" if size is None else str(size) for size in sizes)
-        raise SpoError(f"an observation with parts of unlike batches ({told}) is not accepted: they must be the same")
+        listed = ", ".join("none" if size is None else str(size) for size in sizes)
+        raise SpoError(f"an observation with parts of unlike batches ({listed}) is not accepted: they must be the same")
     return sizes.pop()
 
 
@@ -148,9 +148,9 @@ def sample_of(batch: object, index: int) -> object:
 def _kind(space: gym.Space, encoder: str) -> str:
     """An image has three axes and bytes or flags, or any three axes if an image encoder was asked for."""
     if not isinstance(space, gym.spaces.Box):
-        return "choice"
+        return "one_hot"
     has_pixels = space.dtype in (np.uint8, np.bool_) or encoder not in ("auto", "mlp")
-    return "image" if len(space.shape) == 3 and has_pixels and encoder != "mlp" else "number"
+    return "image" if len(space.shape) == 3 and has_pixels and encoder != "mlp" else "continuous"
 
 
 def _image(space: gym.spaces.Box) -> Image:

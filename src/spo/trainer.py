@@ -30,7 +30,7 @@ from spo.models.normalization import ObservationNormalizer, RewardNormalizer
 from spo.models.policy import Policy, PolicySpec
 from spo.models.policy_files import load_newest_policy
 from spo.rollout import Collector, Rollout, gae
-from spo.runtime.seeding import derived_seed, generator
+from spo.runtime.seeding import derive_seed, generator
 from spo.runtime.timing import Timer
 from spo.runtime.torch_tuning import keep_freed_memory, useful_threads
 
@@ -53,7 +53,7 @@ class Trainer:
         self.initial_policy: Path | None = None  # the folder that it was read from, with --init-from
         self.ratios: dict[str, np.ndarray] | None = None  # of the newest iteration, where they are asked for
         self.ratio_sample: dict[str, np.ndarray] | None = None  # likewise of some samples, for spo watch
-        self.departures: list[str] = []  # why this run is not to the bit what an uninterrupted one would be
+        self.inexact_reasons: list[str] = []  # why this run is not bit-exact: not what an uninterrupted one would be
         cores = config.threads or os.cpu_count() or 1
         self.backend, self.backend_reason = choose_backend(config, cores)
         self.envs = make_envs(config, make_env, self.backend, cores)
@@ -72,9 +72,9 @@ class Trainer:
         self.threads = max(self.torch_threads, self.envs.stepping_threads) if self.backend == "gymnasium" else cores
         torch.set_num_threads(self.torch_threads)
         keep_freed_memory()
-        self.network = self.spec.network(derived_seed(config.seed, "network")).to(_device(config.device))
-        numbers = self.envs.layout.numbers
-        self.observation_normalizer = ObservationNormalizer(config.normalize_observation, config.envs, numbers)
+        self.network = self.spec.network(derive_seed(config.seed, "network")).to(_device(config.device))
+        size = self.envs.layout.continuous_size
+        self.observation_normalizer = ObservationNormalizer(config.normalize_observation, config.envs, size)
         if config.init_from:
             encoder = config.encoder if ":" in config.encoder else None
             policy, self.initial_policy = load_newest_policy(config.init_from, encoder)
@@ -95,8 +95,8 @@ class Trainer:
             generator(config.seed, "actions"),
             config.horizon,
             config.truncation,
-            counts_final_observations=config.paper,
-            clips_reward=config.clip_reward == "sign",
+            count_final_observations=config.paper,
+            clip_reward_sign=config.clip_reward == "sign",
             timer=self.timer,
         )
 
@@ -112,16 +112,16 @@ class Trainer:
         """A copy of the current policy with its statistics, frozen."""
         network = self.spec.network()
         network.load_state_dict(self.network.state_dict())
-        return Policy(self.spec, network, self.observation_normalizer.frozen())
+        return Policy(self.spec, network, self.observation_normalizer.freeze())
 
     def policy_at(self, state: dict) -> Policy:
         """The policy that a state holds, frozen."""
         network = self.spec.network()
         FlatParameters(network).vector.copy_(torch.from_numpy(state["parameters"]))
-        mode, numbers = self.config.normalize_observation, self.observation_normalizer.numbers
-        normalizer = ObservationNormalizer(mode, self.config.envs, numbers)
+        mode, size = self.config.normalize_observation, self.observation_normalizer.continuous_size
+        normalizer = ObservationNormalizer(mode, self.config.envs, size)
         normalizer.moments.restore(state["collector"]["observation_moments"])
-        return Policy(self.spec, network, normalizer.frozen())
+        return Policy(self.spec, network, normalizer.freeze())
 
     def choose_update_path(self) -> tuple[str, str]:
         """Compiled where it pays and works, eager elsewhere: the path, and why."""
@@ -150,7 +150,7 @@ class Trainer:
         if self.backend == "envpool" or isinstance(getattr(self.envs, "envs", None), GymVectorAdapter):
             return
         config = dataclasses.replace(self.config, envs=1, horizon=1)
-        normalizer = ObservationNormalizer(config.normalize_observation, 1, self.observation_normalizer.numbers)
+        normalizer = ObservationNormalizer(config.normalize_observation, 1, self.observation_normalizer.continuous_size)
         envs = make_envs(config, self.make_env, "gymnasium", 1)
         try:
             with self._errors_name_the_iteration():
@@ -163,7 +163,7 @@ class Trainer:
         while self.iteration < self.config.iterations:
             started = time.perf_counter()
             row, episodes = self.iterate()
-            row = self.timed(row, time.perf_counter() - started)
+            row = self.add_times(row, time.perf_counter() - started)
             record(row, episodes)
             if callback and callback(self, row) is False:
                 return
@@ -206,7 +206,7 @@ class Trainer:
 
     def _rebuild_when_due(self) -> None:
         if self.is_at_rebuild:
-            self.episodes_cut += self.collector.seam()
+            self.episodes_cut += self.collector.rebuild_envs()
 
     def _row(self, stats: Row, batch: Batch, learning_rate: float | None) -> Row:
         self.ratio_deviation_run_max = max(self.ratio_deviation_run_max, stats["ratio_deviation_max"])
@@ -218,10 +218,10 @@ class Trainer:
             "tv": stats["ratio_deviation"] / 2,
             "ratio_deviation_run_max": self.ratio_deviation_run_max,
             "explained_variance": explained_variance(batch["old_value"], batch["value_target"]),
-            **self._cut_episodes(),
+            **self._interruption_counts(),
         }
 
-    def timed(self, row: Row, seconds: float) -> Row:
+    def add_times(self, row: Row, seconds: float) -> Row:
         """The row with the iteration's time, which counts for the run's."""
         self.wall_time += seconds
         return row | {"wall_time": self.wall_time, "steps_per_second": self.config.batch_size / seconds}
@@ -245,13 +245,13 @@ class Trainer:
 
     @property
     def rebuild_every(self) -> int | None:
-        """Iterations between seams, for environments that can only be resumed there."""
+        """Iterations between rebuilds, for environments that can only be resumed at one."""
         steps = self.envs.rebuild_after_steps
         return steps and math.ceil(steps / self.config.horizon)
 
     @property
     def is_at_rebuild(self) -> bool:
-        """Whether the environments are made anew after this iteration; the last one always ends at a seam."""
+        """Whether the environments are made anew after this iteration; the last one always ends with that."""
         every = self.rebuild_every
         return every is not None and (self.iteration % every == 0 or self.iteration == self.config.iterations)
 
@@ -259,7 +259,7 @@ class Trainer:
     def can_resume_here(self) -> bool:
         return self.rebuild_every is None or self.is_at_rebuild
 
-    def _cut_episodes(self) -> Row:
+    def _interruption_counts(self) -> Row:
         cut = {} if self.rebuild_every is None else {"episodes_cut": self.episodes_cut}
         restarts = {"env_restarts": self.collector.env_restarts} if self.config.on_env_error == "restart" else {}
         return cut | restarts
@@ -271,7 +271,7 @@ class Trainer:
             "wall_time": self.wall_time,
             "ratio_deviation_run_max": self.ratio_deviation_run_max,
             "episodes_cut": self.episodes_cut,
-            "departures": list(self.departures),
+            "departures": list(self.inexact_reasons),
             "parameters": self.parameters.vector.cpu().numpy().copy(),
             "improve": self.update.state(),
             "collector": self.collector.state(),
@@ -285,7 +285,7 @@ class Trainer:
         failures = self.collector.restore(state["collector"])
         self.episodes_cut += len(failures)
         lost = [f"environment {index} started a new episode: {why}" for index, why in failures.items()]
-        self.departures = [*state["departures"], *lost]
+        self.inexact_reasons = [*state["departures"], *lost]
 
 
 class RatioRecord:

@@ -50,7 +50,7 @@ NUMBERS = [
 PAIRS = [
     "a", "a=", "=1", "a==1", "a b=1", "a={1}", "a={[]: 1}", "a=1e999", "a=[[[[", "a=" + "(" * 5000, "a=1j",
     "a=b'c'", "a=...", "a=nan", "epsilon=nan", "epsilon=1e999", "epsilon=-1", "epsilon=True", "epsilon=[1]",
-    "disable_env_checker=1", "make=2", "name=3", "id=4", "env=5", "whole_games=1", "self=1", "render_mode=7",
+    "disable_env_checker=1", "make=2", "name=3", "id=4", "env=5", "full_games=1", "self=1", "render_mode=7",
     "max_episode_steps=-5", "é=1", "a=" + "9" * 5000,
 ]  # fmt: skip
 NAMES = [

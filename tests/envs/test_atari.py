@@ -68,7 +68,7 @@ def test_observations_and_episodes_of_lives():
 
 
 def test_whole_games_for_evaluation():
-    env = EnvMaker("Breakout", {})(whole_games=True)
+    env = EnvMaker("Breakout", {})(full_games=True)
     env.reset(seed=1)
     terminated = truncated = False
     while not (terminated or truncated):
@@ -193,7 +193,7 @@ def test_a_run_of_an_earlier_version_keeps_its_backend_and_its_wrappers(backend,
     seen = []
     spo.resume(tmp_path / "run", quiet=True, callback=lambda training, row: seen.append(training))
     assert (seen[0].backend, seen[0].make_env.atari_wrappers) == (backend, "standard")
-    assert seen[0].departures == [] and seen[-1].iteration == 2
+    assert seen[0].inexact_reasons == [] and seen[-1].iteration == 2
 
 
 def test_evaluation_plays_whole_games():

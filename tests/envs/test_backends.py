@@ -280,7 +280,7 @@ class Elsewhere:
 
 def helped(deed: str) -> shared_memory.SharedMemoryVecEnv:
     make = Elsewhere(deed)
-    return shared_memory.shared_envs(make, lambda share: SyncVecEnv(make, share, seed=1), 4, 2, 1, "auto", 100)
+    return shared_memory.start_shared_envs(make, lambda share: SyncVecEnv(make, share, seed=1), 4, 2, 1, "auto", 100)
 
 
 @pytest.mark.parametrize("deed", ["raise", "exit", "kill"])
@@ -312,7 +312,7 @@ def test_a_helper_that_hangs_is_named_by_the_watchdog(monkeypatch):
 def test_ends_of_episodes_in_a_helper_are_those_of_this_process():
     """The last observation, the first of the next episode, and what it came to; some end together, by their limit."""
     make = EnvMaker("CartPole-v1", {"max_episode_steps": 12})
-    envs = shared_memory.shared_envs(make, lambda share: SyncVecEnv(make, share, seed=1), 8, 2, 1, "auto", 100)
+    envs = shared_memory.start_shared_envs(make, lambda share: SyncVecEnv(make, share, seed=1), 8, 2, 1, "auto", 100)
     alone, seen = SyncVecEnv(make, range(8), seed=1), []
     try:
         assert np.array_equal(envs.reset(), alone.reset())
@@ -328,9 +328,9 @@ def test_ends_of_episodes_in_a_helper_are_those_of_this_process():
 def test_a_bell_is_heard_in_memory_before_anyone_reads():
     here, there = socket.socketpair()
     counts = np.zeros((2, 8), np.int64)
-    mine, yours = shared_memory.Bell(here, *counts), shared_memory.Bell(there, *reversed(counts))
-    mine.ring(b"s")
-    assert yours.heard[0] == 1 and mine.heard[0] == 0 and yours.wait() == b"s"
+    mine, yours = shared_memory.Doorbell(here, *counts), shared_memory.Doorbell(there, *reversed(counts))
+    mine.notify(b"s")
+    assert yours.received[0] == 1 and mine.received[0] == 0 and yours.wait() == b"s"
     here.close()
     assert yours.wait() == b""
 
@@ -353,7 +353,7 @@ def wider():
 
 
 def test_numbers_of_another_type_than_the_space_says_are_kept():
-    envs = shared_memory.shared_envs(wider, lambda share: SyncVecEnv(wider, share, seed=1), 2, 2, 1, "auto", 100)
+    envs = shared_memory.start_shared_envs(wider, lambda share: SyncVecEnv(wider, share, seed=1), 2, 2, 1, "auto", 100)
     alone = SyncVecEnv(wider, [0, 1], seed=1)
     try:
         assert np.array_equal(envs.reset(), alone.reset())
@@ -467,10 +467,10 @@ def test_no_worker_imports_torch():
         from probes import Witness
         from spo.envs.sync import SyncVecEnv
         from spo.envs.subproc import SubprocVecEnv
-        from spo.envs.shared_memory import shared_envs
+        from spo.envs.shared_memory import start_shared_envs
         if __name__ == "__main__":
             here = lambda share: SyncVecEnv(Witness, share, seed=1)
-            for envs in (shared_envs(Witness, here, 2, 2, 1, "auto", 9), SubprocVecEnv(Witness, 2, 1, 2, 60.0)):
+            for envs in (start_shared_envs(Witness, here, 2, 2, 1, "auto", 9), SubprocVecEnv(Witness, 2, 1, 2, 60.0)):
                 envs.reset()
                 print(*envs.step(np.zeros(2, np.int64)).observation[:, 0])
                 envs.close()

@@ -11,7 +11,7 @@ import pytest
 
 from spo.envs import mujoco_physics, mujoco_tasks
 from spo.envs.make import EnvMaker
-from spo.envs.mujoco_physics import Loop, Pool
+from spo.envs.mujoco_physics import NativeBatch, ThreadedSimulations
 from spo.envs.mujoco_tasks import TASKS
 from spo.envs.sync import SyncVecEnv
 from spo.errors import SpoError
@@ -68,7 +68,7 @@ def test_without_mujocos_batch_the_bits_are_the_same(monkeypatch):
     """Which it has from version 4 on."""
     monkeypatch.setitem(sys.modules, "mujoco.batch", None)
     old = made("Walker2d-v5", threads=2, max_episode_steps=LIMIT)
-    assert isinstance(old.task.simulations, Loop)
+    assert isinstance(old.task.simulations, ThreadedSimulations)
     compare(old, one_by_one("Walker2d-v5", max_episode_steps=LIMIT), is_endless=False)
     old.close()
 
@@ -76,7 +76,7 @@ def test_without_mujocos_batch_the_bits_are_the_same(monkeypatch):
 def test_mujocos_batch_is_used_where_the_state_is_all_that_is_seen():
     kinds = {name: type(made(f"{name}-v4").task.simulations) for name in TASKS}
     looped = {"Ant", "Humanoid", "HumanoidStandup"}
-    assert kinds == {name: Loop if name in looped else Pool for name in TASKS}
+    assert kinds == {name: ThreadedSimulations if name in looped else NativeBatch for name in TASKS}
 
 
 @pytest.mark.parametrize("env", ["Hopper-v4", "Ant-v5"])
@@ -166,7 +166,7 @@ def test_what_fails_in_a_helping_thread_is_told():
         has_worked.set()
         raise RuntimeError("out of memory")
 
-    helper = mujoco_physics.Helper(fail)
+    helper = mujoco_physics.StepThread(fail)
     helper.begin(iter([1]))
     with pytest.raises(RuntimeError, match="out of memory"):
         helper.end()
@@ -212,5 +212,5 @@ def test_mujoco_does_not_time_its_parts():
 def test_the_bits_are_compared_before_the_first_episode_begins(monkeypatch):
     """Which starts as if nothing had been stepped."""
     checked = made("Walker2d-v5").reset()
-    monkeypatch.setattr(mujoco_tasks, "STEPS_TO_TRUST", 1)
+    monkeypatch.setattr(mujoco_tasks, "VERIFY_STEPS", 1)
     np.testing.assert_array_equal(made("Walker2d-v5").reset(), checked)

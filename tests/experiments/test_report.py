@@ -26,7 +26,7 @@ from spo.experiments.agreement import comparisons, pairs
 from spo.experiments.command_lines import sweep_command
 from spo.experiments.figures.style import make_distinct, styles_for
 from spo.experiments.plan import Cell, read_suite, restrict
-from spo.experiments.report.markup import element, join, short, signed
+from spo.experiments.report.markup import element, join, short, with_sign
 from spo.experiments.report.page import POLICY, make_report, page
 from spo.experiments.results import Results
 from spo.experiments.scores import compare_variants
@@ -141,7 +141,7 @@ def test_numbers_are_rounded_for_reading():
         "0.000",
         "4e−05",
     ]
-    assert short(6.1061, like=1860.2) == "6.1" and signed(2.0) == "+2.000" and signed(-2.0) == "−2.000"
+    assert short(6.1061, like=1860.2) == "6.1" and with_sign(2.0) == "+2.000" and with_sign(-2.0) == "−2.000"
 
 
 def test_results_as_csv_beside_the_page(tmp_path):

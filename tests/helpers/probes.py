@@ -134,21 +134,21 @@ class Busy(Probe):
 class Lives(Probe):
     """A walk of three lives: a reset after the loss of one goes on with it, any other starts a new walk."""
 
-    goes_on = False
+    life_lost = False
 
     def reset(self, *, seed=None, options=None):
-        if not self.goes_on:
+        if not self.life_lost:
             super().reset(seed=seed)
             self.lives, self.place = 3, 0.0
-        self.goes_on = False
+        self.life_lost = False
         return self.see(self.place), {}
 
     def step(self, action):
         self.place += float(self.np_random.normal())
         is_lost = bool(self.np_random.random() < 0.1)
         self.lives -= is_lost
-        self.goes_on = is_lost and self.lives > 0
-        return self.see(self.place), 1.0, is_lost, False, {"life_lost": self.goes_on}
+        self.life_lost = is_lost and self.lives > 0
+        return self.see(self.place), 1.0, is_lost, False, {"life_lost": self.life_lost}
 
 
 class Counting(gym.Env):

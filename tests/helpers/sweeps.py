@@ -111,7 +111,7 @@ def scores_by_hand(results: Results, variant: str, seeds: str = "pooled") -> dic
     lowest, highest = (np.mean, np.mean) if seeds == "per-seed" else (np.min, np.max)
     scores = {}
     for task, returns in results.scores(variant).items():
-        runs = [run.history.iteration_means for run in results.finished(task, results.plan.baseline)]
+        runs = [run.history.iteration_means for run in results.finished_runs(task, results.plan.baseline)]
         low, high = lowest([min(run) for run in runs]), highest([max(run) for run in runs])
         if high > low:
             scores[task] = (returns - low) / (high - low)

@@ -93,17 +93,17 @@ def test_features_and_gradients_are_those_of_the_layers(shape):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_prepared_images_give_the_same_bits(shape):
     encoder, images = encoder_of(shape), images_of(shape)
-    prepared = encoder.prepared(images)
+    prepared = encoder.preprocess(images)
     assert prepared.numel() == images.numel() and prepared.dtype == torch.uint8
     assert (prepared.ndim == 3) == (shape in SHAPES[:3])
-    assert torch.equal(encoder.prepared(prepared), prepared)
+    assert torch.equal(encoder.preprocess(prepared), prepared)
     assert torch.equal(encoder(prepared), encoder(images))
 
 
 def test_images_of_floats_are_read_as_they_are():
     encoder, images = encoder_of((4, 84, 84), np.float32), images_of((4, 84, 84))
     pixels = images.float() / 255
-    assert encoder.prepared(pixels) is pixels
+    assert encoder.preprocess(pixels) is pixels
     torch.testing.assert_close(encoder(pixels), plainly(encoder, images), rtol=1e-5, atol=1e-5)
 
 
@@ -120,14 +120,14 @@ def test_a_settled_actor_keeps_its_weights_until_it_is_settled_again(encoder):
         return outputs(TorchActor(network, "cpu"))
 
     before = fresh()
-    actor.settle()
+    actor.sync_weights()
     np.testing.assert_allclose(outputs(actor), before, rtol=1e-4, atol=1e-5)
     for parameter in network.parameters():
         parameter.mul_(1.1)
     after = fresh()
     assert np.abs(after - before).max() > 1e-3
     np.testing.assert_allclose(outputs(actor), before, rtol=1e-4, atol=1e-5)
-    actor.settle()
+    actor.sync_weights()
     np.testing.assert_allclose(outputs(actor), after, rtol=1e-4, atol=1e-5)
 
 

@@ -57,7 +57,7 @@ def make_policy(observation_space: gym.Space, action_space: gym.Space, changes: 
     network, draw = spec.network(seed=1), np.random.default_rng(2)
     with torch.no_grad():
         network.actor[-1].weight.mul_(100)
-    normalizer = ObservationNormalizer("shared", 1, spec.layout.numbers)
+    normalizer = ObservationNormalizer("shared", 1, spec.layout.continuous_size)
     normalizer.moments.mean[:] = draw.normal(size=normalizer.moments.mean.shape)
     normalizer.moments.variance[:] = draw.uniform(0.1, 3, normalizer.moments.variance.shape)
     return Policy(spec, network, normalizer)

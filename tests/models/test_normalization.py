@@ -24,8 +24,8 @@ def test_groups_are_independent_and_merge_into_the_whole():
         apart.update(sample[:, None])
         together.update(sample[None])
     assert apart.mean[1] == pytest.approx(stream[:, 1].mean(0), rel=1e-5)
-    assert apart.merged().mean == pytest.approx(together.mean, rel=1e-3)
-    assert apart.merged().variance == pytest.approx(together.variance, rel=1e-3)
+    assert apart.merge_groups().mean == pytest.approx(together.mean, rel=1e-3)
+    assert apart.merge_groups().variance == pytest.approx(together.variance, rel=1e-3)
 
 
 def test_only_chosen_environments_are_counted():
@@ -136,7 +136,7 @@ def test_off_changes_nothing():
 def test_freezing_stops_the_statistics():
     normalizer = ObservationNormalizer("per-env", 2, 1)
     normalizer.update(np.array([[1.0], [3.0]]))
-    frozen = normalizer.frozen()
+    frozen = normalizer.freeze()
     before = frozen(np.array([[2.0]]))
     normalizer.update(np.array([[100.0], [300.0]]))
     assert frozen(np.array([[2.0]])) == before and frozen.moments.mean == pytest.approx(2.0, rel=1e-3)

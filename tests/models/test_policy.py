@@ -14,7 +14,7 @@ TUPLE = gym.spaces.Tuple([gym.spaces.Box(-1, 1, (4,)), gym.spaces.Discrete(3)])
 
 def make_policy(space: gym.Space, actions: gym.Space | None = None) -> Policy:
     spec = PolicySpec("Some-v0", "spo", space, actions or gym.spaces.Discrete(3), (8,), (8,), "tanh", "auto")
-    return Policy(spec, spec.network(seed=1), ObservationNormalizer("shared", 1, spec.layout.numbers))
+    return Policy(spec, spec.network(seed=1), ObservationNormalizer("shared", 1, spec.layout.continuous_size))
 
 
 CAMERA, SPEED = np.zeros((12, 12, 3), np.uint8), np.zeros(4, np.float32)

@@ -184,9 +184,9 @@ def test_publishing_waits_for_the_disk_in_the_right_order(run, monkeypatch):
     monkeypatch.setattr("spo.runs.checkpoint.write_file", write)
     monkeypatch.setattr(Path, "rename", calls.noted("rename", Path.rename, lambda path, _: path.name))
     monkeypatch.setattr(os, "fsync", calls.noted("fsync", os.fsync, lambda file: os.fstat(file).st_size))
-    boundary, _ = checkpoint.load_newest(run)
+    snapshot, _ = checkpoint.load_newest(run)
     calls.clear()
-    checkpoint.save_checkpoint(run, checkpoint.Snapshot(9, boundary.state, boundary.logs), keep=1)
+    checkpoint.save_checkpoint(run, checkpoint.Snapshot(9, snapshot.state, snapshot.logs), keep=1)
     names = [call for call in calls if call[0] != "fsync"]
     files = [("write", name) for name in ("state.safetensors", "state.json", "config.json", "manifest.json")]
     logs = [("sync", "metrics.jsonl"), ("sync", "episodes.jsonl")]
@@ -351,6 +351,6 @@ def test_the_doctor_sees_a_killed_and_a_living_run(run, capsys):
     assert not examine(run.path)
     out = capsys.readouterr().out
     assert "the run was killed after iteration 3" in out and f"spo resume {run.path} continues from iteration 4" in out
-    with run.locked():
+    with run.acquire_lock():
         examine(run.path)
     assert "the run is going on (process" in capsys.readouterr().out

@@ -188,7 +188,7 @@ def test_what_the_networks_say_is_checked(what):
         array[1] = BAD[0]
         return array
 
-    spoiled.settle = act.settle
+    spoiled.sync_weights = act.sync_weights
     spoiled.value = lambda observation: spoilt(act.value(observation))
     run.collector.actor = spoiled
     with pytest.raises(

@@ -237,8 +237,8 @@ def test_what_cannot_be_exact_says_so(env, settings, words, tmp_path, capsys):
     assert words in capsys.readouterr().err
     status = RunDirectory(tmp_path / "run").read_status()
     assert status["state"] == "finished" and not status["exact"] and words in " ".join(status["departures"])
-    boundary, _ = checkpoint.load_newest(RunDirectory(tmp_path / "run"))
-    assert boundary.state["episodes_cut"] == 2
+    snapshot, _ = checkpoint.load_newest(RunDirectory(tmp_path / "run"))
+    assert snapshot.state["episodes_cut"] == 2
 
 
 def test_where_a_replay_fails_a_new_episode_starts_from_nothing():
@@ -408,7 +408,7 @@ def test_a_callable_must_be_given_again(tmp_path):
 def test_two_processes_never_share_a_run(tmp_path):
     stopped(tmp_path / "run", "CartPole-v1", {}, after=2)
     run = RunDirectory(tmp_path / "run")
-    with run.locked(), pytest.raises(SpoError, match="is in use by process [0-9]+ on "):
+    with run.acquire_lock(), pytest.raises(SpoError, match="is in use by process [0-9]+ on "):
         spo.resume(run.path)
     spo.resume(run.path, quiet=True)
 
@@ -432,7 +432,7 @@ def test_the_state_holds_everything_that_changes(settings):
     """Two trainings, one restored from the other's state: both go on alike, though one never lived its past."""
     first, second = (training("Pendulum-v1", envs=2, horizon=96, seed=3, **settings) for _ in range(2))
     for _ in range(3):
-        first.timed(first.iterate()[0], seconds=1.5)
+        first.add_times(first.iterate()[0], seconds=1.5)
     arrays, values = checkpoint.split(first.state())
     second.restore(checkpoint.join(arrays, json.loads(json.dumps(values))))
     assert bits(second.state()) == bits(first.state())
@@ -446,7 +446,7 @@ def test_the_state_is_a_copy():
     state = run.state()
     before = bits(state)
     run.iterate()
-    run.departures.append("something else")
+    run.inexact_reasons.append("something else")
     assert bits(state) == before
     assert bits(run.state()) != before
 

@@ -79,7 +79,7 @@ def test_a_file_is_read_up_to_the_size_that_it_had(tmp_path):
 
 def test_a_run_that_cannot_be_locked(tmp_path):
     with pytest.raises(spo.SpoError, match="gone cannot be written to: No such file"):
-        RunDirectory(tmp_path / "gone").locked().__enter__()
+        RunDirectory(tmp_path / "gone").acquire_lock().__enter__()
 
 
 def test_an_evaluation_that_cannot_be_written(run, tmp_path):

@@ -12,7 +12,7 @@ Batch = dict[str, Tensor]
 
 
 def make_batch(
-    rollout: Rollout, advantage: Tensor, distribution: Distribution, device: str, successors: bool = False
+    rollout: Rollout, advantage: Tensor, distribution: Distribution, device: str, with_next_step: bool = False
 ) -> Batch:
     """The rollout flattened from (T, N) to (B,), with what learning needs."""
     batch = {
@@ -26,7 +26,7 @@ def make_batch(
     }
     if rollout.mask is not None:
         batch["mask"] = rollout.mask
-    if successors:
+    if with_next_step:
         batch |= shift_to_next_step(batch, rollout.done)
     return {name: tensor.flatten(0, 1).to(device) for name, tensor in batch.items()}
 

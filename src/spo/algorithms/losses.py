@@ -113,7 +113,7 @@ class Loss:
 
     def __call__(self, vector: Tensor, batch: Batch, adaptive: AdaptiveTensors) -> tuple[Tensor, Stats]:
         dist_params, value = self.parameters.call(vector, batch["observation"])
-        dist_params = self.allowed(dist_params, batch.get("mask"))
+        dist_params = self.apply_mask(dist_params, batch.get("mask"))
         log_ratio = self.distribution.log_prob(dist_params, batch["action"]) - batch["old_log_prob"]
         inputs = self.inputs(vector, dist_params, batch)
         arguments = self.surrogate.arguments(clamp_log_ratio(log_ratio), inputs)
@@ -141,7 +141,7 @@ class Loss:
             inputs["kl_reverse"] = self.distribution.kl(dist_params, batch["old_dist_params"])
         if self.needs_next_step:
             next_dist_params = self.parameters.call(vector, batch["next_observation"], part="dist_params")
-            next_dist_params = self.allowed(next_dist_params, batch.get("next_mask"))
+            next_dist_params = self.apply_mask(next_dist_params, batch.get("next_mask"))
             log_ratio = self.distribution.log_prob(next_dist_params, batch["next_action"]) - batch["next_old_log_prob"]
             inputs["next_ratio"] = clamp_log_ratio(log_ratio).exp()
             inputs["next_advantage"] = self._normalize(batch["next_advantage"], batch)
@@ -150,9 +150,10 @@ class Loss:
 
     def dist_params_of(self, vector: Tensor, batch: Batch) -> Tensor:
         """The distributions that a parameter vector gives the batch's states."""
-        return self.allowed(self.parameters.call(vector, batch["observation"], part="dist_params"), batch.get("mask"))
+        dist_params = self.parameters.call(vector, batch["observation"], part="dist_params")
+        return self.apply_mask(dist_params, batch.get("mask"))
 
-    def allowed(self, dist_params: Tensor, mask: Tensor | None) -> Tensor:
+    def apply_mask(self, dist_params: Tensor, mask: Tensor | None) -> Tensor:
         return dist_params if mask is None else self.distribution.mask(dist_params, mask)
 
     def _normalize(self, advantage: Tensor, batch: Batch) -> Tensor:

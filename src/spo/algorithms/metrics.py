@@ -52,12 +52,12 @@ def gradient_statistics(sample_gradient: Tensor, advantage: Tensor) -> Stats:
 def summarize_minibatches(names: tuple[str, ...], rows: Tensor) -> dict[str, float]:
     """Means over the minibatches (M, statistics), maxima of those whose name says so."""
     if not torch.isfinite(rows).all():
-        raise _diverged(names, rows)
+        raise _divergence_error(names, rows)
     means, maxima = rows.mean(0).tolist(), rows.amax(0).tolist()
     return {name: maxima[i] if name.endswith("_max") else means[i] for i, name in enumerate(names)}
 
 
-def _diverged(names: tuple[str, ...], rows: Tensor) -> DivergenceError:
+def _divergence_error(names: tuple[str, ...], rows: Tensor) -> DivergenceError:
     """Names the first statistic that is not finite; the parameters are still those before that step."""
     step, column = (~torch.isfinite(rows)).nonzero()[0].tolist()
     name, value = names[column].replace("_", " "), rows[step, column].item()

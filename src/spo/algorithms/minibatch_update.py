@@ -123,7 +123,7 @@ class MinibatchEpochs:
         """Compiles the step on a copy of the state, or raises what the compiler raised."""
         step = compile_method(self.stepper.__call__, self.loss.parameters.vector.device)
         state = (self.loss.parameters.vector, self.adam.first, self.adam.second, self.learning_rate)
-        example = prepared(self.loss, example)
+        example = preprocess(self.loss, example)
         minibatch = {name: example[name] for name in self.loss.fields}
         step(*(tensor.clone() for tensor in state), self.adam.corrections(), minibatch, adaptive)
         self.step, self.around_epoch = step, skip_guards  # all minibatches are like the example
@@ -159,14 +159,14 @@ class MinibatchUpdate:
         sampler: RatioSampler | None = None,
     ) -> dict[str, float]:
         """Improves in place and returns the iteration's statistics; `record` and `sampler` get what each epoch saw."""
-        batch = prepared(self.loss, normalize_over_batch(batch, self.config))
+        batch = preprocess(self.loss, normalize_over_batch(batch, self.config))
         used = dict(self.adaptive_values)
 
         def after_epoch(order: Tensor, samples: list[Tensor]) -> bool:
             if sampler:
                 sampler(order, samples)
             if record:
-                record(self.seen_advantage(batch["advantage"], order))
+                record(self.advantage_in_epoch(batch["advantage"], order))
             return self._has_moved_enough(batch)
 
         stats = self.epochs(batch, learning_rate, self.adaptive_tensors, after_epoch)
@@ -176,7 +176,7 @@ class MinibatchUpdate:
             stats["learning_rate"] = self.epochs.learning_rate.item()
         return stats | used
 
-    def seen_advantage(self, advantage: Tensor, order: Tensor) -> Tensor:
+    def advantage_in_epoch(self, advantage: Tensor, order: Tensor) -> Tensor:
         """Every sample's advantage (B,) as the objective saw it in an epoch: by minibatch standardised, if at all."""
         if not self.loss.normalize_advantage:
             return advantage
@@ -218,10 +218,10 @@ class MinibatchUpdate:
         self.adaptive_values[name] = bound(self.adaptive_values[name], *(stats[other] for other in depends_on))
 
 
-def prepared(loss: Loss | ValueLoss, batch: Batch) -> Batch:
+def preprocess(loss: Loss | ValueLoss, batch: Batch) -> Batch:
     """Convert observations once to the layout that the network reads fastest."""
     names = [name for name in ("observation", "next_observation") if name in batch]
-    return batch | {name: loss.parameters.network.prepared(batch[name]) for name in names}
+    return batch | {name: loss.parameters.network.preprocess(batch[name]) for name in names}
 
 
 def normalize_over_batch(batch: Batch, config: Config) -> Batch:

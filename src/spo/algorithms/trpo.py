@@ -9,7 +9,7 @@ from torch import Tensor
 from spo.algorithms.batch import Batch
 from spo.algorithms.losses import Loss, ValueLoss, clamp_log_ratio, divergences, normalize
 from spo.algorithms.metrics import gradient_statistics, ratio_statistics, sample_statistics
-from spo.algorithms.minibatch_update import MinibatchEpochs, prepared
+from spo.algorithms.minibatch_update import MinibatchEpochs, preprocess
 from spo.algorithms.ratio_samples import RatioSampler
 from spo.config.config import Config
 
@@ -58,7 +58,7 @@ class TRPOUpdate:
         advantage = batch["advantage"]
         if self.config.normalize_advantage != "off":
             advantage = normalize(advantage, advantage)
-        batch = prepared(self.loss, batch | {"advantage": advantage})
+        batch = preprocess(self.loss, batch | {"advantage": advantage})
         stats = self.policy_step(batch)
         if record:
             record(batch["advantage"])

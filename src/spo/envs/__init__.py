@@ -33,14 +33,14 @@ class EpisodeStatistics:
         self.total_reward += reward
         self.length += 1
 
-    def finish(self, position: int) -> Episode:
+    def finish(self, index: int) -> Episode:
         """Return the episode that ended there; the next one starts from nothing."""
-        episode = Episode(self.indices[position], float(self.total_reward[position]), int(self.length[position]))
-        self.clear(position)
+        episode = Episode(self.indices[index], float(self.total_reward[index]), int(self.length[index]))
+        self.clear(index)
         return episode
 
-    def clear(self, position: int | slice = slice(None)) -> None:
-        self.total_reward[position], self.length[position] = 0.0, 0
+    def clear(self, index: int | slice = slice(None)) -> None:
+        self.total_reward[index], self.length[index] = 0.0, 0
 
     def state(self) -> dict[str, np.ndarray]:
         return {"total_reward": self.total_reward.copy(), "length": self.length.copy()}

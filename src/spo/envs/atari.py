@@ -9,7 +9,7 @@ INSTALL = "pip install 'simple-policy-optimization[atari]'"
 
 
 def make_atari(
-    env_id: str, whole_games: bool = False, noop_max: int = 30, wrappers: str = "standard", **keywords
+    env_id: str, full_games: bool = False, noop_max: int = 30, wrappers: str = "standard", **keywords
 ) -> gym.Env:
     """A game with no-op starts, four frames a step (the maximum of the last two), an episode per life, FIRE to start,
     grey 84 × 84 pictures, four of them seen at once. Rewards stay raw: learning clips them, reports do not."""
@@ -18,22 +18,22 @@ def make_atari(
     if name not in gym.registry:
         raise EnvError(f"environment {env_id!r} is neither a registered Gymnasium id nor an Atari game")
     wrapped = _as_the_authors_do if wrappers == "authors" else _as_usual
-    return gym.wrappers.FrameStackObservation(wrapped(name, whole_games, noop_max, keywords), 4)
+    return gym.wrappers.FrameStackObservation(wrapped(name, full_games, noop_max, keywords), 4)
 
 
-def _as_usual(name: str, whole_games: bool, noop_max: int, keywords: dict[str, object]) -> gym.Env:
+def _as_usual(name: str, full_games: bool, noop_max: int, keywords: dict[str, object]) -> gym.Env:
     """The emulator's own grey, then the maximum, then the size; FIRE alone starts a game."""
     game = gym.make(name, obs_type="grayscale", disable_env_checker=True, **keywords)
     env = gym.wrappers.AtariPreprocessing(game, noop_max=noop_max, frame_skip=4, screen_size=84)
-    env = env if whole_games else EpisodicLife(env)
+    env = env if full_games else EpisodicLife(env)
     return FireReset(env) if _has_fire(game) else env
 
 
-def _as_the_authors_do(name: str, whole_games: bool, noop_max: int, keywords: dict[str, object]) -> gym.Env:
+def _as_the_authors_do(name: str, full_games: bool, noop_max: int, keywords: dict[str, object]) -> gym.Env:
     """The maximum in colour, then the size, then grey, as the wrappers in the authors' atari/main.py follow another."""
     game = gym.make(name, obs_type="rgb", disable_env_checker=True, **keywords)
     env = gym.wrappers.MaxAndSkipObservation(NoopReset(game, noop_max), 4)
-    env = env if whole_games else EpisodicLife(env)
+    env = env if full_games else EpisodicLife(env)
     env = FireAndMoveReset(env) if _has_fire(game) else env
     return gym.wrappers.GrayscaleObservation(gym.wrappers.ResizeObservation(env, (84, 84)))
 

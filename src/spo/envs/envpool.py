@@ -17,7 +17,7 @@ import numpy as np
 from spo.config.env_ids import game_of, is_atari
 from spo.envs import EpisodeStatistics, Step, VecEnvBase
 from spo.errors import EnvError
-from spo.runtime.seeding import derived_seed
+from spo.runtime.seeding import derive_seed
 from spo.spaces import ObservationLayout, sample_of
 
 INSTALL = "pip install 'simple-policy-optimization[envpool]'"
@@ -56,13 +56,13 @@ class EnvPoolVecEnv(VecEnvBase):
 
     def _new_pool(self):
         """Make the pool that comes after so many rebuilds."""
-        return make_pool(self.env_id, self.settings | {"seed": derived_seed(self.seed, "envpool", self.number) % 2**31})
+        return make_pool(self.env_id, self.settings | {"seed": derive_seed(self.seed, "envpool", self.number) % 2**31})
 
     def reset(self) -> np.ndarray:
-        self.observation = self._packed(self.pool.reset()[0])
+        self.observation = self._pack(self.pool.reset()[0])
         return self.observation
 
-    def _packed(self, observation: object, count: int | None = None) -> np.ndarray:
+    def _pack(self, observation: object, count: int | None = None) -> np.ndarray:
         return self.layout.pack_batch(observation, self.num_envs if count is None else count)
 
     def rebuild(self) -> np.ndarray:
@@ -85,17 +85,17 @@ class EnvPoolVecEnv(VecEnvBase):
         self.steps += 1
         action = action.astype(self.action_space.dtype)
         observation, reward, terminated, truncated, info = self.pool.step(action)
-        observation = self._packed(observation)
+        observation = self._pack(observation)
         self.episodes.add(reward)
         done = terminated | truncated
         if not done.any():
             return Step(observation, reward, terminated, truncated, None, [])
         # A life that ended leaves lives in the game; without lives in the info, every end is a whole episode's.
-        goes_on = (info["lives"] > 0) & terminated if "lives" in info else np.zeros_like(done)
-        episodes = [self.episodes.finish(position) for position in np.flatnonzero(done & ~goes_on).tolist()]
+        life_lost = (info["lives"] > 0) & terminated if "lives" in info else np.zeros_like(done)
+        episodes = [self.episodes.finish(index) for index in np.flatnonzero(done & ~life_lost).tolist()]
         final, observation = observation, observation.copy()
         ended = np.flatnonzero(done).astype(np.int32)
-        observation[ended] = self._packed(self.pool.step(action[ended], ended)[0], len(ended))
+        observation[ended] = self._pack(self.pool.step(action[ended], ended)[0], len(ended))
         return Step(observation, reward, terminated, truncated, final, episodes)
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from spo.envs import VecEnv
 from spo.envs.envpool import INSTALL, EnvPoolVecEnv, has_only_envpool
 from spo.envs.gym_vector import GymVectorAdapter
 from spo.envs.make import EnvMaker, MakeEnv, check_maker
-from spo.envs.shared_memory import shared_envs
+from spo.envs.shared_memory import start_shared_envs
 from spo.envs.subproc import SubprocVecEnv
 from spo.envs.sync import SyncVecEnv
 from spo.envs.watchdog import WatchdogVecEnv
@@ -75,6 +75,6 @@ def make_envs(config: Config, maker: EnvMaker, backend: str, threads: int) -> Ve
     if backend == "shared" and min(threads, config.envs) > 1:
         processes = min(threads, config.envs, MOST_WORKERS)
         return WatchdogVecEnv(
-            shared_envs(maker, here, config.envs, processes, seed, encoder, limit), config.env_timeout
+            start_shared_envs(maker, here, config.envs, processes, seed, encoder, limit), config.env_timeout
         )
     return WatchdogVecEnv(here(range(config.envs), threads), config.env_timeout)

@@ -5,7 +5,7 @@ import numpy as np
 
 from spo.envs import EpisodeStatistics, Step, VecEnvBase
 from spo.errors import EnvError
-from spo.runtime.seeding import derived_seed
+from spo.runtime.seeding import derive_seed
 from spo.spaces import ObservationLayout, check_maskable
 
 SAME_STEP, RESETTABLE = gym.vector.AutoresetMode.SAME_STEP, "reset_mask"
@@ -29,21 +29,21 @@ class GymVectorAdapter(VecEnvBase):
         self.episodes = EpisodeStatistics(range(count))
 
     def reset(self) -> np.ndarray:
-        return self._started("vector")
+        return self._start("vector")
 
     def restore(self, state: dict) -> dict[int, str]:
         """Only starts again: nothing is known of how a user's vector environment keeps its state."""
         self.steps = state["steps"]
-        self._started("vector", self.steps)
+        self._start("vector", self.steps)
         return {index: "a vector environment cannot be restored" for index in range(self.num_envs)}
 
-    def _started(self, *purpose: str | int) -> np.ndarray:
+    def _start(self, *purpose: str | int) -> np.ndarray:
         self.episodes.clear()
-        observation, info = self.vector.reset(seed=derived_seed(self.seed, *purpose))
+        observation, info = self.vector.reset(seed=derive_seed(self.seed, *purpose))
         if "action_mask" in info:
             check_maskable(self.action_space)
             raise EnvError("action masks of a vector environment are not read; make single environments instead")
-        self.observation = self._packed(observation)
+        self.observation = self._pack(observation)
         return self.observation
 
     def step(self, action: np.ndarray) -> Step:
@@ -53,20 +53,20 @@ class GymVectorAdapter(VecEnvBase):
         self.episodes.add(reward)
         done = terminated | truncated
         if not done.any():
-            return Step(self._packed(observation), reward, terminated, truncated, None, [])
+            return Step(self._pack(observation), reward, terminated, truncated, None, [])
         final = np.array(observation)
         if self.mode == SAME_STEP:
-            for position in np.flatnonzero(done):
-                final[position] = info["final_obs"][position]
+            for index in np.flatnonzero(done):
+                final[index] = info["final_obs"][index]
         else:  # reset now what would reset in the next step, or never
             observation, _ = self.vector.reset(options={RESETTABLE: done})
-        episodes = [self.episodes.finish(position) for position in np.flatnonzero(done).tolist()]
-        return Step(self._packed(observation), reward, terminated, truncated, self._packed(final), episodes)
+        episodes = [self.episodes.finish(index) for index in np.flatnonzero(done).tolist()]
+        return Step(self._pack(observation), reward, terminated, truncated, self._pack(final), episodes)
 
     def close(self) -> None:
         self.vector.close()
 
-    def _packed(self, observation: np.ndarray) -> np.ndarray:
+    def _pack(self, observation: np.ndarray) -> np.ndarray:
         """A copy, because vector environments may write into their arrays again."""
         array = np.array(observation)
         return self.layout.images[0].channels_first(array) if self.layout.is_image else array

@@ -14,7 +14,7 @@ from spo.envs.envpool import PoolEnv, has_only_envpool
 from spo.errors import EnvError, SpoError
 
 MakeEnv = Callable[..., gym.Env]
-"""Makes one environment; may take a `render_mode`, and for Atari `whole_games`."""
+"""Makes one environment; may take a `render_mode`, and for Atari `full_games`."""
 
 
 @dataclass(frozen=True)
@@ -27,31 +27,31 @@ class EnvMaker:
     on_error: str = "stop"  # or "restart": what to do with one that raises in a step
     wrappers: tuple[str, ...] = ()  # module:Class, each followed by its arguments as key=value
 
-    def __call__(self, whole_games: bool = False, **keywords) -> gym.Env:
+    def __call__(self, full_games: bool = False, **keywords) -> gym.Env:
         """One environment, or a refusal."""
-        return checked_env(self.made(whole_games, **keywords))
+        return check_env(self.make_wrapped(full_games, **keywords))
 
-    def made(self, whole_games: bool = False, **keywords) -> object:
+    def make_wrapped(self, full_games: bool = False, **keywords) -> object:
         """What the id or the callable makes, in its wrappers."""
-        made = self._bare(whole_games, **keywords)
+        made = self._bare(full_games, **keywords)
         for name, arguments in read_wrappers(self.wrappers):
-            made = wrap(checked_env(made), name, arguments)
+            made = wrap(check_env(made), name, arguments)
         return made
 
-    def _bare(self, whole_games: bool, **keywords) -> object:
+    def _bare(self, full_games: bool, **keywords) -> object:
         keywords = {**self.env_arg, **keywords}
         if callable(self.env):
-            return _named_failure(lambda: self.env(**keywords), getattr(self.env, "__name__", repr(self.env)))
+            return _name_failure(lambda: self.env(**keywords), getattr(self.env, "__name__", repr(self.env)))
         if is_atari(self.env):
-            return _named_failure(
-                lambda: make_atari(self.env, whole_games, wrappers=self.atari_wrappers, **keywords), self.env
+            return _name_failure(
+                lambda: make_atari(self.env, full_games, wrappers=self.atari_wrappers, **keywords), self.env
             )
         if ":" in self.env and (kind := find_class(self.env)):
-            return _named_failure(lambda: kind(**keywords), self.env)
+            return _name_failure(lambda: kind(**keywords), self.env)
         if has_only_envpool(self.env):
-            return _named_failure(lambda: PoolEnv(self.env, **keywords), self.env)
+            return _name_failure(lambda: PoolEnv(self.env, **keywords), self.env)
         with _quiet(self.env):
-            return _named_failure(lambda: gym.make(self.env, disable_env_checker=True, **keywords), self.env)
+            return _name_failure(lambda: gym.make(self.env, disable_env_checker=True, **keywords), self.env)
 
 
 def check_maker(env: object) -> None:
@@ -104,7 +104,7 @@ def wrap(env: gym.Env, name: str, arguments: Mapping[str, object]) -> gym.Env:
     return wrapped
 
 
-def checked_env(made: object) -> gym.Env:
+def check_env(made: object) -> gym.Env:
     if not isinstance(made, gym.Env):
         raise EnvError(f"what should make an environment made a {type(made).__name__}; accepted is a gymnasium.Env")
     return made
@@ -116,7 +116,7 @@ def is_of_gymnasium(make_env: MakeEnv) -> bool:
     return known is not None and str(known.entry_point).startswith("gymnasium.")
 
 
-def _named_failure(make: Callable[[], gym.Env], name: str) -> gym.Env:
+def _name_failure(make: Callable[[], gym.Env], name: str) -> gym.Env:
     try:
         return make()
     except SpoError:

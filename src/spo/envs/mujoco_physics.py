@@ -25,7 +25,7 @@ class Simulations(Protocol):
     def advance(self, action: np.ndarray) -> None:
         """One step of each."""
 
-    def started(self, position: int) -> None:
+    def sync_from_env(self, index: int) -> None:
         """That environment's own simulation has been put elsewhere: go on from there."""
 
     def close(self) -> None: ...
@@ -38,8 +38,8 @@ def make_simulations(envs: Sequence[gym.Env], threads: int, needs_forces: bool, 
     try:
         from mujoco.batch import Batch
     except ImportError:  # before MuJoCo 4
-        return Loop(envs, threads, needs_forces)
-    return Pool(Batch, envs, threads) if needs_state_only else Loop(envs, threads, needs_forces)
+        return ThreadedSimulations(envs, threads, needs_forces)
+    return NativeBatch(Batch, envs, threads) if needs_state_only else ThreadedSimulations(envs, threads, needs_forces)
 
 
 def stop_clock() -> None:
@@ -51,7 +51,7 @@ def stop_clock() -> None:
         ctypes.c_void_p.in_dll(ctypes.CDLL(str(library)), "mjcb_time").value = None
 
 
-class Pool:
+class NativeBatch:
     """MuJoCo's batch: threads of its own, which take a fraction of the time that waking one of Python's takes."""
 
     def __init__(self, batch: Callable, envs: Sequence[gym.Env], threads: int):
@@ -71,15 +71,15 @@ class Pool:
         self.bound["ctrl"][:] = action
         self.batch.step(nstep=self.frames)
 
-    def started(self, position: int) -> None:
-        env = self.envs[position]
-        self.get_state(env.model, env.data, self.batch.state[position], self.everything)
+    def sync_from_env(self, index: int) -> None:
+        env = self.envs[index]
+        self.get_state(env.model, env.data, self.batch.state[index], self.everything)
 
     def close(self) -> None:
         self.batch, self.bound = None, {}  # which ends its threads
 
 
-class Loop:
+class ThreadedSimulations:
     """One after the other, with helping threads if there are more: whoever is free takes the next one."""
 
     def __init__(self, envs: Sequence[gym.Env], threads: int, needs_forces: bool):
@@ -89,7 +89,7 @@ class Loop:
         self.step, self.add_forces = mujoco.mj_step, mujoco.mj_rnePostConstraint
         self.frames, self.needs_forces, self.threads = envs[0].frame_skip, needs_forces, threads
         self.views: dict[str, list[np.ndarray]] = {}  # into MuJoCo's own memory
-        self.helpers = [Helper(self._advance) for _ in range(threads - 1)]
+        self.helpers = [StepThread(self._advance) for _ in range(threads - 1)]
 
     def __getitem__(self, name: str) -> np.ndarray:
         views = self.views.get(name)
@@ -112,7 +112,7 @@ class Loop:
             if self.needs_forces:  # those on the bodies, which no later step depends on
                 self.add_forces(model, data)
 
-    def started(self, position: int) -> None:
+    def sync_from_env(self, index: int) -> None:
         """Nothing to do: these are the environment's own."""
 
     def close(self) -> None:
@@ -120,7 +120,7 @@ class Loop:
             helper.close()
 
 
-class Helper:
+class StepThread:
     """A thread that does a piece of work whenever it is told to."""
 
     def __init__(self, work: Callable[[Iterator], None]):

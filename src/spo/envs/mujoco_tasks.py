@@ -17,7 +17,7 @@ from spo.envs.mujoco_physics import make_simulations
 Outcome = tuple[np.ndarray, np.ndarray, np.ndarray]
 """What each environment shows, its reward, and whether its task ended."""
 
-STEPS_TO_TRUST = 3
+VERIFY_STEPS = 3
 """Of every environment, made both ways before the first episode."""
 GYMNASIUM = "gymnasium.envs.mujoco."
 """Where the classes of Gymnasium's own tasks are."""
@@ -26,8 +26,8 @@ GYMNASIUM = "gymnasium.envs.mujoco."
 class Task:
     """What most of them have in common: velocity and health are rewarded, less the squares of the action."""
 
-    hidden = 1  # so many positions, the first ones, are not shown
-    velocity_weight, health_weight, action_weight = 1.0, 0.0, 0.1
+    excluded_positions = 1  # how many of the first positions are not observed
+    velocity_weight, healthy_reward, action_weight = 1.0, 0.0, 0.1
     shows_forces, shows_state_only = False, True
 
     def __init__(self, envs: Sequence[gym.Env], version: int, threads: int):
@@ -35,22 +35,22 @@ class Task:
         self.simulations = make_simulations(envs, threads, self.shows_forces, self.shows_state_only)
 
     def step(self, action: np.ndarray) -> Outcome:
-        before = self.place()
+        before = self.x_position()
         self.simulations.advance(action)
-        velocity = (self.place() - before) / self.seconds
+        velocity = (self.x_position() - before) / self.seconds
         position, speed = self.simulations["qpos"], self.simulations["qvel"]
         is_healthy = self.is_healthy(position, speed)
-        reward = self.velocity_weight * velocity + self._health(is_healthy) - self.cost(action)
-        return self.observation(position[:, self.hidden :], speed), reward, ~is_healthy
+        reward = self.velocity_weight * velocity + self._health_term(is_healthy) - self.control_cost(action)
+        return self.observation(position[:, self.excluded_positions :], speed), reward, ~is_healthy
 
-    def _health(self, is_healthy: np.ndarray) -> np.ndarray | float:
+    def _health_term(self, is_healthy: np.ndarray) -> np.ndarray | float:
         """Version 4 rewards it in the step that ends an episode too."""
-        return self.health_weight * is_healthy if self.version > 4 else self.health_weight
+        return self.healthy_reward * is_healthy if self.version > 4 else self.healthy_reward
 
-    def place(self) -> np.ndarray:
+    def x_position(self) -> np.ndarray:
         return self.simulations["qpos"][:, 0].copy()
 
-    def cost(self, action: np.ndarray) -> np.ndarray:
+    def control_cost(self, action: np.ndarray) -> np.ndarray:
         return self.action_weight * squares(action)
 
     def is_healthy(self, position: np.ndarray, speed: np.ndarray) -> np.ndarray:
@@ -65,11 +65,11 @@ class HalfCheetah(Task):
 
 
 class Swimmer(Task):
-    hidden, action_weight = 2, 1e-4
+    excluded_positions, action_weight = 2, 1e-4
 
 
 class Walker2d(Task):
-    health_weight, action_weight = 1.0, 1e-3
+    healthy_reward, action_weight = 1.0, 1e-3
 
     def is_healthy(self, position: np.ndarray, speed: np.ndarray) -> np.ndarray:
         height, angle = position[:, 1], position[:, 2]
@@ -89,21 +89,21 @@ class Hopper(Walker2d):
 class Ant(Task):
     """From version 5 on, forces of contact are shown and cost."""
 
-    hidden, health_weight, action_weight = 2, 1.0, 0.5
+    excluded_positions, healthy_reward, action_weight = 2, 1.0, 0.5
     shows_state_only = False
 
     def __init__(self, envs: Sequence[gym.Env], version: int, threads: int):
         self.shows_forces = version > 4
         super().__init__(envs, version, threads)
 
-    def place(self) -> np.ndarray:
+    def x_position(self) -> np.ndarray:
         return self.simulations["xpos"][:, 1, 0]  # of the torso
 
     def _forces(self) -> np.ndarray:
         return np.clip(self.simulations["cfrc_ext"], -1, 1)
 
-    def cost(self, action: np.ndarray) -> np.ndarray:
-        cost = super().cost(action)
+    def control_cost(self, action: np.ndarray) -> np.ndarray:
+        cost = super().control_cost(action)
         return cost + 5e-4 * squares(self._forces()) if self.shows_forces else cost
 
     def is_healthy(self, position: np.ndarray, speed: np.ndarray) -> np.ndarray:
@@ -118,7 +118,7 @@ class Ant(Task):
 class Humanoid(Task):
     """Shows what moves and pushes its bodies; version 5 leaves out the world's, which is at rest."""
 
-    hidden, velocity_weight, health_weight = 2, 1.25, 5.0
+    excluded_positions, velocity_weight, healthy_reward = 2, 1.25, 5.0
     shows_forces, shows_state_only = True, False
     impact_weight = 5e-7
 
@@ -127,11 +127,11 @@ class Humanoid(Task):
         self.mass = self.model.body_mass.copy()
         self.first_body, self.first_joint = (0, 0) if version == 4 else (1, 6)
 
-    def place(self) -> np.ndarray:
+    def x_position(self) -> np.ndarray:
         """Of the centre of mass."""
         return (np.einsum("b,nbj->nj", self.mass, self.simulations["xipos"]) / self.mass.sum())[:, 0]
 
-    def cost(self, action: np.ndarray) -> np.ndarray:
+    def control_cost(self, action: np.ndarray) -> np.ndarray:
         cost = self.action_weight * squares(self.simulations["ctrl"])
         return cost + self.impact() if self.version > 4 else cost
 
@@ -157,19 +157,19 @@ class HumanoidStandup(Humanoid):
         effort = self.action_weight * squares(self.simulations["ctrl"])
         reward = position[:, 2] / self.model.opt.timestep - effort - self.impact() + 1
         is_over = np.zeros(self.count, dtype=bool)
-        return self.observation(position[:, self.hidden :], speed), reward, is_over
+        return self.observation(position[:, self.excluded_positions :], speed), reward, is_over
 
 
 TASKS = {task.__name__: task for task in (Ant, HalfCheetah, Hopper, Humanoid, HumanoidStandup, Swimmer, Walker2d)}
 
 
-def stepped_together(envs: Sequence[gym.Env], threads: int) -> Task | None:
+def make_batched_task(envs: Sequence[gym.Env], threads: int) -> Task | None:
     """The task that steps all of them, if they are Gymnasium's own and it gives what they give."""
     spec = envs[0].spec
     if not all(_is_known(env) and env.spec == spec for env in envs):
         return None
     task = TASKS[spec.name]([env.unwrapped for env in envs], spec.version, threads)
-    if _agrees(task, envs):
+    if _matches_gymnasium(task, envs):
         return task
     task.simulations.close()
     return None
@@ -184,11 +184,11 @@ def _is_known(env: gym.Env) -> bool:
     return is_as_made and type(env) is TimeLimit and type(env.env) is OrderEnforcing and env.env.env is inner
 
 
-def _agrees(task: Task, envs: Sequence[gym.Env]) -> bool:
+def _matches_gymnasium(task: Task, envs: Sequence[gym.Env]) -> bool:
     """Whether both ways lead to the same bits. The environments have to be reset afterwards."""
     space = envs[0].action_space
-    actions = np.linspace(space.low, space.high, STEPS_TO_TRUST * len(envs), dtype=space.dtype)
-    actions = actions.reshape(STEPS_TO_TRUST, len(envs), *space.shape)
+    actions = np.linspace(space.low, space.high, VERIFY_STEPS * len(envs), dtype=space.dtype)
+    actions = actions.reshape(VERIFY_STEPS, len(envs), *space.shape)
     _reset(task, envs)
     one_by_one = [[env.step(row)[:3] for env, row in zip(envs, action)] for action in actions]
     _reset(task, envs)
@@ -197,9 +197,9 @@ def _agrees(task: Task, envs: Sequence[gym.Env]) -> bool:
 
 
 def _reset(task: Task, envs: Sequence[gym.Env]) -> None:
-    for position, env in enumerate(envs):
-        env.reset(seed=position)
-        task.simulations.started(position)
+    for index, env in enumerate(envs):
+        env.reset(seed=index)
+        task.simulations.sync_from_env(index)
 
 
 def _same(one_by_one: list[tuple], together: Outcome) -> bool:

@@ -1,9 +1,8 @@
 """Gymnasium environments in this process and in helpers that share memory with it: more cores step, to the same bits.
 
 A step of MuJoCo takes some 50 µs, which a pipe's messages would double. So actions and outcomes lie in shared memory,
-and one byte through a socket says that they are there. Both sides stay awake for it a moment before they sleep, because
-waking up takes as long as stepping; and until then they look at a number in the memory, because asking the system
-again and again slows down all that follows.
+and one byte through a socket says that they are there. Both sides spin on a counter in shared memory for a millisecond
+before they block on the socket: waking up takes as long as stepping, and polling the socket slows all that follows.
 """
 
 import copy
@@ -18,12 +17,12 @@ import numpy as np
 
 from spo.envs import Episode, Step, VecEnvBase
 from spo.envs.make import MakeEnv
-from spo.envs.subproc import SECONDS_TO_START, Worker, answer, joined, merged, obedient
+from spo.envs.subproc import SECONDS_TO_START, Worker, handle_request, join_masks, merge_steps, worker_context
 from spo.envs.sync import SyncVecEnv
 
-SECONDS_AWAKE = 0.001
-STEP, QUESTION, PLAIN, ENDED, MESSAGE = b"s", b"q", b"p", b"e", b"m"
-"""What a byte says: step with these actions; read a question; the outcome is there, without or with the ends of
+SPIN_SECONDS = 0.001
+STEP, REQUEST, PLAIN, ENDED, MESSAGE = b"s", b"q", b"p", b"e", b"m"
+"""What a byte says: step with these actions; read a request; the outcome is there, without or with the ends of
 episodes; or there is a message to read."""
 ALIGNED = 64
 
@@ -34,7 +33,7 @@ Size = tuple[tuple[int, ...], np.dtype]
 class SharedMemoryVecEnv(VecEnvBase):
     """The first share of N environments is stepped here, each other one by a helper at the same time."""
 
-    def __init__(self, own: SyncVecEnv, helpers: list["Helper"]):
+    def __init__(self, own: SyncVecEnv, helpers: list["SharedMemoryWorker"]):
         self.own, self.helpers = own, helpers
         self.num_envs = own.num_envs + sum(helper.count for helper in helpers)
         self.observation_space, self.action_space, self.layout = own.observation_space, own.action_space, own.layout
@@ -56,7 +55,7 @@ class SharedMemoryVecEnv(VecEnvBase):
         for helper in self.helpers:
             helper.ask("reset")
         answers = [(self.own.reset(), self.own.action_mask), *(helper.receive(None) for helper in self.helpers)]
-        self.action_mask = joined([mask for _, mask in answers])
+        self.action_mask = join_masks([mask for _, mask in answers])
         return np.concatenate([observation for observation, _ in answers])
 
     def step(self, action: np.ndarray) -> Step:
@@ -71,8 +70,8 @@ class SharedMemoryVecEnv(VecEnvBase):
             self.busy = helper
             answers.append(helper.end())
         if self.action_mask is not None:
-            self.action_mask = joined([mask for _, mask in answers])
-        return merged([step for step, _ in answers])
+            self.action_mask = join_masks([mask for _, mask in answers])
+        return merge_steps([step for step, _ in answers])
 
     def state(self) -> dict[str, object]:
         for helper in self.helpers:
@@ -86,7 +85,7 @@ class SharedMemoryVecEnv(VecEnvBase):
             helper.ask("restore", state["workers"][str(number)])
         answers = [(self.own.restore(state["workers"]["0"]), self.own.action_mask)]
         answers += [helper.receive(None) for helper in self.helpers]
-        self.action_mask = joined([mask for _, mask in answers])
+        self.action_mask = join_masks([mask for _, mask in answers])
         return {index: why for failures, _ in answers for index, why in failures.items()}
 
     @property
@@ -102,7 +101,7 @@ class SharedMemoryVecEnv(VecEnvBase):
         self.own.close()
 
 
-def shared_envs(
+def start_shared_envs(
     make_env: MakeEnv, own: Callable[[list[int]], SyncVecEnv], count: int, processes: int, *more
 ) -> SharedMemoryVecEnv:
     """Starts the helpers with their shares; `own` makes this process's."""
@@ -111,7 +110,7 @@ def shared_envs(
     space = copy.deepcopy(mine.observation_space)  # whose generator is not the environment's
     seen = np.asarray(mine.layout.pack(space.sample()))
     sizes = {"observation": (seen.shape, seen.dtype), "action": _action(mine)}
-    envs = SharedMemoryVecEnv(mine, [Helper(make_env, share, sizes, *more) for share in shares[1:]])
+    envs = SharedMemoryVecEnv(mine, [SharedMemoryWorker(make_env, share, sizes, *more) for share in shares[1:]])
     try:
         envs.await_helpers()
     except BaseException:
@@ -129,40 +128,40 @@ def _action(envs: SyncVecEnv) -> Size:
     return action.shape[1:], action.dtype
 
 
-class Block:
+class SharedArrays:
     """Shared memory: the actions that a helper is given, and the outcome of their step."""
 
-    def __init__(self, memory, arrays: dict[str, Size]):
+    def __init__(self, memory, sizes: dict[str, Size]):
         offset = 0
-        for name, (shape, dtype) in arrays.items():
+        for name, (shape, dtype) in sizes.items():
             setattr(self, name, np.frombuffer(memory, dtype, math.prod(shape), offset).reshape(shape))
-            offset += _aligned(shape, dtype)
+            offset += _aligned_size(shape, dtype)
 
 
-def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> int:
+def _aligned_size(shape: tuple[int, ...], dtype: np.dtype) -> int:
     size = math.prod(shape) * np.dtype(dtype).itemsize
     return -(-size // ALIGNED) * ALIGNED
 
 
-class Bell:
-    """One end of a socket through which single bytes go; `rung` and `heard` count them for either side, in memory."""
+class Doorbell:
+    """One end of a socket for single bytes, which `sent` and `received`, in shared memory, count for either side."""
 
-    def __init__(self, end: socket.socket, rung: np.ndarray, heard: np.ndarray):
+    def __init__(self, end: socket.socket, sent: np.ndarray, received: np.ndarray):
         self.end, self.descriptor = end, end.fileno()
-        self.rung, self.heard, self.count = memoryview(rung), memoryview(heard), 0
+        self.sent, self.received, self.count = memoryview(sent), memoryview(received), 0
         end.setblocking(True)
 
-    def ring(self, byte: bytes) -> None:
+    def notify(self, byte: bytes) -> None:
         try:
             os.write(self.descriptor, byte)
         except OSError:
             pass  # nobody is there any more, which whoever waits will notice
-        self.rung[0] += 1  # after the byte, which is then there to be read
+        self.sent[0] += 1  # after the byte, which is then there to be read
 
     def wait(self) -> bytes:
         """The next byte; nothing if the other side is gone."""
-        tired = time.perf_counter() + SECONDS_AWAKE
-        while self.heard[0] == self.count and time.perf_counter() < tired:
+        deadline = time.perf_counter() + SPIN_SECONDS
+        while self.received[0] == self.count and time.perf_counter() < deadline:
             pass
         self.count += 1
         try:
@@ -171,84 +170,84 @@ class Bell:
             return b""
 
 
-class Helper(Worker):
+class SharedMemoryWorker(Worker):
     """A worker that shares memory with this process."""
 
     def __init__(self, make_env: MakeEnv, indices: list[int], sizes: dict[str, Size], *more):
         self.count = len(indices)
         ends = {"final_observation": sizes["observation"], "episode": ((3,), float)}
         sizes = sizes | ends | {"reward": ((), float), "terminated": ((), bool), "truncated": ((), bool)}
-        arrays = {name: ((self.count, *shape), dtype) for name, (shape, dtype) in sizes.items()}
-        arrays["rung"] = ((2, ALIGNED // 8), np.dtype(np.int64))  # here and there, each in a cache line of its own
+        sizes = {name: ((self.count, *shape), dtype) for name, (shape, dtype) in sizes.items()}
+        sizes["sent"] = ((2, ALIGNED // 8), np.dtype(np.int64))  # here and there, each in a cache line of its own
         context = multiprocessing.get_context("spawn")
-        memory = context.RawArray("b", sum(_aligned(*array) for array in arrays.values()))
+        memory = context.RawArray("b", sum(_aligned_size(*array) for array in sizes.values()))
         here, there = socket.socketpair()
-        self.block = Block(memory, arrays)
-        self.bell = Bell(here, *self.block.rung)
-        super().__init__(make_env, indices, *more, target=serve, extra=(there, memory, arrays))
+        self.arrays = SharedArrays(memory, sizes)
+        self.doorbell = Doorbell(here, *self.arrays.sent)
+        super().__init__(make_env, indices, *more, target=serve, extra=(there, memory, sizes))
         there.close()
 
-    def ask(self, question: str, value: object = None) -> None:
-        self.send((question, value))
+    def ask(self, request: str, value: object = None) -> None:
+        self.send((request, value))
 
     def send(self, message: tuple) -> None:
-        self.bell.ring(QUESTION)
+        self.doorbell.notify(REQUEST)
         super().send(message)
 
     def begin(self, action: np.ndarray) -> None:
-        self.block.action[...] = action
-        self.bell.ring(STEP)
+        self.arrays.action[...] = action
+        self.doorbell.notify(STEP)
 
     def end(self) -> tuple[Step, np.ndarray | None]:
-        kind = self.bell.wait()
+        kind = self.doorbell.wait()
         if kind not in (PLAIN, ENDED):
             return self.receive(None)
-        block = self.block
-        final, episodes = (block.final_observation, self._episodes()) if kind == ENDED else (None, [])
-        return Step(block.observation, block.reward, block.terminated, block.truncated, final, episodes), None
+        arrays = self.arrays
+        final, episodes = (arrays.final_observation, self._episodes()) if kind == ENDED else (None, [])
+        return Step(arrays.observation, arrays.reward, arrays.terminated, arrays.truncated, final, episodes), None
 
     def _episodes(self) -> list[Episode]:
-        rows = self.block.episode.tolist()
+        rows = self.arrays.episode.tolist()
         return [Episode(int(env), total_reward, int(length)) for env, total_reward, length in rows if length]
 
     def close(self) -> None:
         super().close()
-        self.bell.end.close()
+        self.doorbell.end.close()
 
 
-def serve(connection, make_env, indices, seed, encoder, progress, replay_limit, parent, end, memory, arrays) -> None:
+def serve(connection, make_env, indices, seed, encoder, progress, replay_limit, parent, end, memory, sizes) -> None:
     """A helper's life: steps and answers until it is told to close or its parent is gone."""
-    block = Block(memory, arrays)
-    bell = Bell(end, *reversed(block.rung))
-    with obedient(connection, parent):
+    arrays = SharedArrays(memory, sizes)
+    doorbell = Doorbell(end, *reversed(arrays.sent))
+    with worker_context(connection, parent):
         envs = SyncVecEnv(make_env, indices, seed, encoder, progress, replay_limit=replay_limit)
         try:
-            while kind := bell.wait():
-                message = ("step", block.action.copy()) if kind == STEP else connection.recv()
+            while kind := doorbell.wait():
+                message = ("step", arrays.action.copy()) if kind == STEP else connection.recv()
                 if message[0] == "close":
                     break
-                _reply(connection, bell, block, kind, answer(envs, *message))
+                _reply(connection, doorbell, arrays, kind, handle_request(envs, *message))
         finally:
             envs.close()
 
 
-def _reply(connection, bell: Bell, block: Block, kind: bytes, answered: tuple) -> None:
+def _reply(connection, doorbell: Doorbell, arrays: SharedArrays, kind: bytes, answered: tuple) -> None:
     """A step goes through memory; all else, such as numbers that are not of their space's type, as a message."""
     step, mask = answered[:2]
-    if kind == STEP and mask is None and not step.restarts and step.observation.dtype == block.observation.dtype:
-        block.observation[...], block.reward[...] = step.observation, step.reward
-        block.terminated[...], block.truncated[...] = step.terminated, step.truncated
+    if kind == STEP and mask is None and not step.restarts and step.observation.dtype == arrays.observation.dtype:
+        arrays.observation[...], arrays.reward[...] = step.observation, step.reward
+        arrays.terminated[...], arrays.truncated[...] = step.terminated, step.truncated
         if step.final_observation is not None:
-            _write_ends(block, step)
-        bell.ring(PLAIN if step.final_observation is None else ENDED)
+            _write_ends(arrays, step)
+        doorbell.notify(PLAIN if step.final_observation is None else ENDED)
         return
     if kind == STEP:
-        bell.ring(MESSAGE)
+        doorbell.notify(MESSAGE)
     connection.send(("answer", answered))
 
 
-def _write_ends(block: Block, step: Step) -> None:
-    block.final_observation[...] = step.final_observation
-    block.episode[...] = 0  # no episode has no length
-    for row, episode in zip(block.episode, step.episodes):
+def _write_ends(arrays: SharedArrays, step: Step) -> None:
+    arrays.final_observation[...] = step.final_observation
+    arrays.episode[...] = 0  # no episode has no length
+    for row, episode in zip(arrays.episode, step.episodes):
         row[...] = episode

@@ -45,7 +45,7 @@ class SubprocVecEnv(VecEnvBase):
 
     def reset(self) -> np.ndarray:
         answers = self._ask("reset", max(self.timeout, SECONDS_TO_START))
-        self.action_mask = joined([mask for _, mask in answers])
+        self.action_mask = join_masks([mask for _, mask in answers])
         return np.concatenate([observation for observation, _ in answers])
 
     def step(self, action: np.ndarray) -> Step:
@@ -53,8 +53,8 @@ class SubprocVecEnv(VecEnvBase):
         for worker, share in zip(self.workers, np.split(action, self.bounds)):
             worker.send(("step", share))
         answers = self._collect(self.timeout)
-        self.action_mask = joined([mask for _, mask in answers])
-        return merged([step for step, _ in answers])
+        self.action_mask = join_masks([mask for _, mask in answers])
+        return merge_steps([step for step, _ in answers])
 
     def state(self) -> dict[str, object]:
         states = [state for state, _ in self._ask("state", self.timeout)]
@@ -65,7 +65,7 @@ class SubprocVecEnv(VecEnvBase):
         for number, worker in enumerate(self.workers):
             worker.send(("restore", state["workers"][str(number)]))
         answers = self._collect(None)  # a replay may take as long as the episode did
-        self.action_mask = joined([mask for _, mask in answers])
+        self.action_mask = join_masks([mask for _, mask in answers])
         return {index: why for failures, _ in answers for index, why in failures.items()}
 
     @property
@@ -77,9 +77,9 @@ class SubprocVecEnv(VecEnvBase):
         for worker in self.workers:
             worker.close()
 
-    def _ask(self, question: str, timeout: float) -> list:
+    def _ask(self, request: str, timeout: float) -> list:
         for worker in self.workers:
-            worker.send((question, None))
+            worker.send((request, None))
         return self._collect(timeout)
 
     def _collect(self, timeout: float | None) -> list:
@@ -109,7 +109,7 @@ class Worker:
         arguments = (theirs, make_env, indices, seed, encoder, self.progress, replay_limit, os.getpid())
         self.process = context.Process(target=target or serve, args=(*arguments, *extra), daemon=True)
         try:
-            with without_main() if is_of_gymnasium(make_env) else nullcontext():
+            with hide_main() if is_of_gymnasium(make_env) else nullcontext():
                 self.process.start()
         except (AttributeError, TypeError, ValueError) as error:
             raise EnvError(
@@ -159,7 +159,7 @@ class Worker:
 
 
 @contextmanager
-def without_main() -> Iterator[None]:
+def hide_main() -> Iterator[None]:
     """A process that is started now does not run the user's script again, which may not be written for that."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
@@ -180,19 +180,19 @@ def serve(
     parent: int,
 ) -> None:
     """A worker's life: answers until it is told to close or its parent is gone."""
-    with obedient(connection, parent):
+    with worker_context(connection, parent):
         envs = SyncVecEnv(make_env, indices, seed, encoder, progress, replay_limit=replay_limit)
         try:
             while (message := connection.recv())[0] != "close":
-                connection.send(("answer", answer(envs, *message)))
+                connection.send(("answer", handle_request(envs, *message)))
         finally:
             envs.close()
 
 
 @contextmanager
-def obedient(connection: Connection, parent: int) -> Iterator[None]:
+def worker_context(connection: Connection, parent: int) -> Iterator[None]:
     """A process that ends with its parent, leaves signals to it, and tells it what is wrong."""
-    die_with(parent, signal.SIGKILL)
+    set_parent_death_signal(parent, signal.SIGKILL)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # they reach the whole group, and are the parent's to handle
     try:
@@ -203,8 +203,8 @@ def obedient(connection: Connection, parent: int) -> Iterator[None]:
         pass
 
 
-def answer(envs: SyncVecEnv, question: str, value: object) -> tuple:
-    if question == "spaces":
+def handle_request(envs: SyncVecEnv, request: str, value: object) -> tuple:
+    if request == "spaces":
         return envs.observation_space, envs.action_space, envs.layout
     answers = {
         "reset": envs.reset,
@@ -213,10 +213,10 @@ def answer(envs: SyncVecEnv, question: str, value: object) -> tuple:
         "restore": lambda: envs.restore(value),
         "observation": lambda: envs.observation,
     }
-    return answers[question](), envs.action_mask
+    return answers[request](), envs.action_mask
 
 
-def die_with(parent: int, how: signal.Signals) -> None:
+def set_parent_death_signal(parent: int, how: signal.Signals) -> None:
     """Asks the kernel to signal this process when its parent ends, so that a killed one leaves nothing behind."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, how)  # PR_SET_PDEATHSIG
@@ -224,11 +224,11 @@ def die_with(parent: int, how: signal.Signals) -> None:
         sys.exit(0)  # the parent was gone before the request
 
 
-def joined(masks: list[np.ndarray | None]) -> np.ndarray | None:
+def join_masks(masks: list[np.ndarray | None]) -> np.ndarray | None:
     return None if any(mask is None for mask in masks) else np.concatenate(masks)
 
 
-def merged(steps: list[Step]) -> Step:
+def merge_steps(steps: list[Step]) -> Step:
     """The shares of all workers as one step."""
     observation, reward, terminated, truncated = (np.concatenate(parts) for parts in list(zip(*steps))[:4])
     finals = [step.observation if step.final_observation is None else step.final_observation for step in steps]

@@ -9,8 +9,8 @@ import gymnasium as gym
 import numpy as np
 
 from spo.envs import Episode, EpisodeStatistics, Step, VecEnvBase
-from spo.envs.make import MakeEnv, checked_env
-from spo.envs.mujoco_tasks import stepped_together
+from spo.envs.make import MakeEnv, check_env
+from spo.envs.mujoco_tasks import make_batched_task
 from spo.errors import EnvError, printable
 from spo.runtime.seeding import episode_seed
 from spo.spaces import ObservationLayout, check_maskable
@@ -38,10 +38,10 @@ class SyncVecEnv(VecEnvBase):
         self.make_env, self.restarts = make_env, 0  # since the last step ended
         self.indices, self.seed = list(indices), seed  # a part of all environments may live elsewhere
         self.num_envs = len(self.indices)
-        self.envs = [checked_env(first or make_env())] + [make_env() for _ in self.indices[1:]]
+        self.envs = [check_env(first or make_env())] + [make_env() for _ in self.indices[1:]]
         self.observation_space = self.envs[0].observation_space
         self.action_space = self.envs[0].action_space
-        self.task = stepped_together(self.envs, threads)
+        self.task = make_batched_task(self.envs, threads)
         self.stepping_threads = self.task.simulations.threads if self.task else 1
         self.can_use_threads = self.task is not None
         self.layout = ObservationLayout(self.observation_space, encoder)
@@ -50,11 +50,11 @@ class SyncVecEnv(VecEnvBase):
         self.episode = np.full(self.num_envs, -1)  # the index of each environment's running episode
         self.episodes = EpisodeStatistics(self.indices)
         self.actions: deque[np.ndarray] = deque(maxlen=replay_limit)  # each (N, …), as executed
-        self.goes_on = np.zeros(self.num_envs, dtype=bool)  # a life was lost, and the game is not over
+        self.life_lost = np.zeros(self.num_envs, dtype=bool)  # a life was lost, and the game is not over
 
     def reset(self) -> np.ndarray:
         """Starts the first episode everywhere; only now is it known whether there are action masks."""
-        started = [self._start_episode(position) for position in range(self.num_envs)]
+        started = [self._start_episode(index) for index in range(self.num_envs)]
         masks = [mask_of(env, info) for env, (_, info) in zip(self.envs, started)]
         if all(mask is not None for mask in masks):
             self.action_mask = np.stack(masks)
@@ -85,40 +85,40 @@ class SyncVecEnv(VecEnvBase):
     def _one_by_one(self, action: np.ndarray) -> tuple[np.ndarray, ...]:
         observations, reward = [], np.empty(self.num_envs)
         terminated, truncated = np.empty(self.num_envs, dtype=bool), np.empty(self.num_envs, dtype=bool)
-        for position, env in enumerate(self.envs):
-            self.progress[0] = self.indices[position]
+        for index, env in enumerate(self.envs):
+            self.progress[0] = self.indices[index]
             try:
-                observation, value, terminated[position], truncated[position], info = env.step(action[position])
+                observation, value, terminated[index], truncated[index], info = env.step(action[index])
             except (Exception, SystemExit) as error:
-                if not self._may_restart(position):
-                    self._fail(position, f"raised {type(error).__name__}: {error}{hint_at_old_api(error)}", error)
-                reward[position], terminated[position], truncated[position] = 0.0, False, True
-                observations.append(self._replace(position, error))
+                if not self._may_restart(index):
+                    self._fail(index, f"raised {type(error).__name__}: {error}{hint_at_old_api(error)}", error)
+                reward[index], terminated[index], truncated[index] = 0.0, False, True
+                observations.append(self._replace(index, error))
                 continue
             try:
-                reward[position] = value
+                reward[index] = value
             except (TypeError, ValueError) as error:
-                self._fail(position, f"returned the reward {value!r}; accepted is a number", error)
-            self.goes_on[position] = info.get("life_lost", False)
-            observations.append(self._packed(position, observation))
-            self._remember_mask(position, info)
+                self._fail(index, f"returned the reward {value!r}; accepted is a number", error)
+            self.life_lost[index] = info.get("life_lost", False)
+            observations.append(self._pack(index, observation))
+            self._remember_mask(index, info)
         # As np.stack would, at a fraction of its cost.
         observation = np.concatenate(observations).reshape(self.num_envs, *self.layout.shape)
         return observation, reward, terminated, truncated
 
-    def _may_restart(self, position: int) -> bool:
+    def _may_restart(self, index: int) -> bool:
         """Tell whether to go on after an error: not if an episode fails in its first step, which the next would too."""
-        return getattr(self.make_env, "on_error", "stop") == "restart" and self.episodes.length[position] > 0
+        return getattr(self.make_env, "on_error", "stop") == "restart" and self.episodes.length[index] > 0
 
-    def _replace(self, position: int, error: BaseException) -> np.ndarray:
+    def _replace(self, index: int, error: BaseException) -> np.ndarray:
         """Make an environment that raised anew, and return the last that was seen of it: a limit cut its episode."""
         self.restarts += 1
-        told = f"environment {self.indices[position]} raised {type(error).__name__}: {error} (its step {self.steps})"
-        print(printable(f"warning: {told}; its episode is cut, and it is made anew"), file=sys.stderr, flush=True)
+        message = f"environment {self.indices[index]} raised {type(error).__name__}: {error} (its step {self.steps})"
+        print(printable(f"warning: {message}; its episode is cut, and it is made anew"), file=sys.stderr, flush=True)
         with suppress(Exception):
-            self.envs[position].close()
-        self.envs[position], self.goes_on[position] = self.make_env(), False
-        return self.observation[position]
+            self.envs[index].close()
+        self.envs[index], self.life_lost[index] = self.make_env(), False
+        return self.observation[index]
 
     def _forget_ended_episodes(self) -> None:
         longest = self.episodes.length.max()
@@ -131,9 +131,7 @@ class SyncVecEnv(VecEnvBase):
             "episode": self.episode.copy(),
             "totals": self.episodes.state(),
             "observation": self.observation.copy(),
-            "actions": np.stack(self.actions)
-            if self.actions
-            else np.empty((0, self.num_envs, *self.action_space.shape)),
+            "actions": np.stack(self.actions) if self.actions else self._no_actions(),
         }
 
     def _no_actions(self) -> np.ndarray:
@@ -147,53 +145,53 @@ class SyncVecEnv(VecEnvBase):
         self.actions.clear()
         self.actions.extend(state["actions"])
         self.observation = state["observation"].copy()
-        failures = {position: self._replayed(position) for position in range(self.num_envs)}
-        for position in (position for position, why in failures.items() if why):
-            self.episodes.clear(position)
-            self.goes_on[position] = False
-            self.observation[position], info = self._start_episode(position)
-            self._remember_mask(position, info)
-        return {self.indices[position]: why for position, why in failures.items() if why}
+        failures = {index: self._try_replay(index) for index in range(self.num_envs)}
+        for index in (index for index, why in failures.items() if why):
+            self.episodes.clear(index)
+            self.life_lost[index] = False
+            self.observation[index], info = self._start_episode(index)
+            self._remember_mask(index, info)
+        return {self.indices[index]: why for index, why in failures.items() if why}
 
-    def _replayed(self, position: int) -> str | None:
+    def _try_replay(self, index: int) -> str | None:
         """Brings an environment back to where it stood; the reason if it does not get there."""
-        length = int(self.episodes.length[position])
+        length = int(self.episodes.length[index])
         if length > len(self.actions):
             return f"its episode of {length} steps is longer than --replay-limit {self.actions.maxlen}"
         actions = list(self.actions)[len(self.actions) - length :]
         try:
-            observation, total, info = self._replay(position, [action[position] for action in actions])
+            observation, total, info = self._replay(index, [action[index] for action in actions])
         except Exception as error:
             return f"its replay failed: {error}"
-        if total != self.episodes.total_reward[position] or not np.array_equal(observation, self.observation[position]):
+        if total != self.episodes.total_reward[index] or not np.array_equal(observation, self.observation[index]):
             return "its replay ended elsewhere, so it depends on more than its seed and its actions"
-        self._remember_mask(position, info)
+        self._remember_mask(index, info)
         return None
 
-    def _replay(self, position: int, actions: list[np.ndarray]) -> tuple[np.ndarray, float, dict]:
-        self.goes_on[position] = False
-        self.episode[position] -= 1  # which starting the episode adds again
-        observation, info = self._start_episode(position)
+    def _replay(self, index: int, actions: list[np.ndarray]) -> tuple[np.ndarray, float, dict]:
+        self.life_lost[index] = False
+        self.episode[index] -= 1  # which starting the episode adds again
+        observation, info = self._start_episode(index)
         total = 0.0
         for action in actions:
-            seen, reward, terminated, truncated, info = self.envs[position].step(action)
-            observation, total = self._packed(position, seen), total + float(reward)
-            self.goes_on[position] = info.get("life_lost", False)
+            seen, reward, terminated, truncated, info = self.envs[index].step(action)
+            observation, total = self._pack(index, seen), total + float(reward)
+            self.life_lost[index] = info.get("life_lost", False)
             if terminated or truncated:
-                if not self.goes_on[position]:
+                if not self.life_lost[index]:
                     raise EnvError("it ended where the original went on")
-                observation, info = self._start_episode(position)
-        self._tell_task(position)
+                observation, info = self._start_episode(index)
+        self._tell_task(index)
         return observation, total, info
 
-    def _tell_task(self, position: int) -> None:
+    def _tell_task(self, index: int) -> None:
         """What steps all environments together has to know where this one stands now."""
         if self.task:
-            self.task.simulations.started(position)
+            self.task.simulations.sync_from_env(index)
 
-    def _remember_mask(self, position: int, info: dict) -> None:
+    def _remember_mask(self, index: int, info: dict) -> None:
         if self.action_mask is not None:
-            self.action_mask[position] = self._checked_mask(position, info)
+            self.action_mask[index] = self._check_mask(index, info)
 
     def close(self) -> None:
         if self.task:
@@ -204,46 +202,46 @@ class SyncVecEnv(VecEnvBase):
     def _restart(self, final: np.ndarray, done: np.ndarray) -> tuple[np.ndarray, list[Episode]]:
         """The observations after resetting where an episode is done, and the episodes that ended."""
         observation, episodes = final.copy(), []
-        for position in np.flatnonzero(done).tolist():
-            if not self.goes_on[position]:
-                episodes.append(self.episodes.finish(position))
-            observation[position], info = self._start_episode(position)
-            self._remember_mask(position, info)
+        for index in np.flatnonzero(done).tolist():
+            if not self.life_lost[index]:
+                episodes.append(self.episodes.finish(index))
+            observation[index], info = self._start_episode(index)
+            self._remember_mask(index, info)
         return observation, episodes
 
-    def _start_episode(self, position: int) -> tuple[np.ndarray, dict]:
-        if not self.goes_on[position]:
-            self.episode[position] += 1
-        seed = episode_seed(self.seed, self.indices[position], int(self.episode[position]))
-        self.progress[0] = self.indices[position]
+    def _start_episode(self, index: int) -> tuple[np.ndarray, dict]:
+        if not self.life_lost[index]:
+            self.episode[index] += 1
+        seed = episode_seed(self.seed, self.indices[index], int(self.episode[index]))
+        self.progress[0] = self.indices[index]
         try:
-            observation, info = self.envs[position].reset(seed=seed)
+            observation, info = self.envs[index].reset(seed=seed)
         except (Exception, SystemExit) as error:
-            self._fail(position, f"raised {type(error).__name__} in reset: {error}{hint_at_old_api(error)}", error)
-        self._tell_task(position)
-        return self._packed(position, observation), info
+            self._fail(index, f"raised {type(error).__name__} in reset: {error}{hint_at_old_api(error)}", error)
+        self._tell_task(index)
+        return self._pack(index, observation), info
 
-    def _packed(self, position: int, observation: object) -> np.ndarray:
+    def _pack(self, index: int, observation: object) -> np.ndarray:
         """The observation as one array of the layout's shape and of the first observation's kind of numbers."""
         try:
             array = np.asarray(self.layout.pack(observation))
         except Exception as error:
-            self._fail(position, f"returned an observation that does not fit {self.observation_space}: {error}", error)
+            self._fail(index, f"returned an observation that does not fit {self.observation_space}: {error}", error)
         if array.shape != self.layout.shape:
-            self._fail(position, f"returned an observation of shape {array.shape}, its space says {self.layout.shape}")
+            self._fail(index, f"returned an observation of shape {array.shape}, its space says {self.layout.shape}")
         self.kind = self.kind or array.dtype.kind
         if array.dtype.kind != self.kind:
-            self._fail(position, f"returned an observation of type {array.dtype}, unlike its first one")
+            self._fail(index, f"returned an observation of type {array.dtype}, unlike its first one")
         return array
 
-    def _checked_mask(self, position: int, info: dict) -> np.ndarray:
-        mask = mask_of(self.envs[position], info)
+    def _check_mask(self, index: int, info: dict) -> np.ndarray:
+        mask = mask_of(self.envs[index], info)
         if mask is None or mask.shape != self.action_mask.shape[1:] or not mask.any():
-            self._fail(position, f"gave the action mask {mask}; accepted is one flag per action, not all of them false")
+            self._fail(index, f"gave the action mask {mask}; accepted is one flag per action, not all of them false")
         return mask
 
-    def _fail(self, position: int, what: str, cause: Exception | None = None):
-        raise EnvError(f"environment {self.indices[position]} {what} (its step {self.steps})") from cause
+    def _fail(self, index: int, what: str, cause: Exception | None = None):
+        raise EnvError(f"environment {self.indices[index]} {what} (its step {self.steps})") from cause
 
 
 def hint_at_old_api(error: BaseException) -> str:

@@ -27,19 +27,19 @@ class WatchdogVecEnv:
         return getattr(self.envs, name)
 
     def reset(self):
-        return self._timed(self.envs.reset)
+        return self._call_timed(self.envs.reset)
 
     def step(self, action) -> Step:
-        return self._timed(self.envs.step, action)
+        return self._call_timed(self.envs.step, action)
 
     def rebuild(self):
-        return self._timed(self.envs.rebuild)
+        return self._call_timed(self.envs.rebuild)
 
     def close(self) -> None:
         self.is_closed.set()
         self.envs.close()
 
-    def _timed(self, function: Callable, *arguments):
+    def _call_timed(self, function: Callable, *arguments):
         self.started = time.monotonic()
         try:
             return function(*arguments)

@@ -9,7 +9,7 @@ from spo.experiments.plan import Plan, SingleRun, read_suite, suite_names
 def sweep_command(plan: Plan, out: str) -> str:
     """The command that makes the sweep; nothing where no command line can say it."""
     if plan.suite in suite_names():
-        return shlex.join(["spo", "bench", plan.suite, *_narrowing(plan), "--out", out])
+        return shlex.join(["spo", "bench", plan.suite, *_restriction_flags(plan), "--out", out])
     own = [set(settings) - {"label", "objective"} for settings in plan.variants.values()]
     if plan.whole or any(own) or isinstance(plan, SingleRun):
         return ""
@@ -19,7 +19,7 @@ def sweep_command(plan: Plan, out: str) -> str:
     return shlex.join(["spo", "compare", *plan.tasks, *sizes, *preset, *_flags(plan.settings), "--out", out])
 
 
-def _narrowing(plan: Plan) -> Iterable[str]:
+def _restriction_flags(plan: Plan) -> Iterable[str]:
     full = read_suite(plan.suite)
     for name in ("steps", "seeds"):
         if getattr(plan, name) != getattr(full, name):

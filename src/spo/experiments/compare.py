@@ -53,8 +53,8 @@ def check(envs: Sequence[str], objectives: Sequence[str], seeds: int, settings: 
     """Refuse a comparison in which a run would not be what its name says."""
     check_seeds(seeds)
     if not envs or len(set(envs)) < len(envs):
-        told = f"ENV {' '.join(envs)} is not accepted" if envs else "ENV is missing"
-        raise ConfigError(f"{told}: name one or more environments first, each once, as in spo compare Hopper-v4")
+        problem = f"ENV {' '.join(envs)} is not accepted" if envs else "ENV is missing"
+        raise ConfigError(f"{problem}: name one or more environments first, each once, as in spo compare Hopper-v4")
     if not objectives or len(set(objectives)) < len(objectives):
         raise ConfigError(f"--objectives {' '.join(objectives)} is not accepted: it must be one or more, each once")
     for text in settings:
@@ -82,8 +82,8 @@ def plan_comparison(
         suite=f"compare {' '.join(envs)}",
         title=f"{', '.join(envs)}: {', '.join(variants)}",
         source="a comparison of one’s own",
-        preset=_shared("--preset", [config.preset for config in common.values()]),
-        steps=_shared("--steps", [config.steps for config in common.values()]),
+        preset=_common_value("--preset", [config.preset for config in common.values()]),
+        steps=_common_value("--steps", [config.steps for config in common.values()]),
         seeds=seeds,
         tasks=tuple(envs),
         variants=variants,
@@ -92,7 +92,7 @@ def plan_comparison(
     )
 
 
-def _shared(flag: str, values: list) -> object:
+def _common_value(flag: str, values: list) -> object:
     """What all environments have; presets may differ, as long as each environment has its own."""
     if len(set(values)) == 1:
         return values[0]

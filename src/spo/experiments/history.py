@@ -15,7 +15,7 @@ from spo.errors import SpoError
 from spo.experiments import statistics
 from spo.runs.directory import RunDirectory
 from spo.runs.summary import summarize
-from spo.runtime.files import LARGEST_TEXT, canonical_json, compact, packed_path, parse_json, read_json, unpacked
+from spo.runtime.files import LARGEST_TEXT, canonical_json, compact, packed_path, parse_json, read_json, unpack
 
 FORMAT = 1
 """Of the two files; another one is not read."""
@@ -200,8 +200,8 @@ def from_files(directory: RunDirectory) -> History:
     numbers, curves = read_json(directory.path / SUMMARY), _read_curves(directory)
     for name, content in ((SUMMARY, numbers), (CURVES, curves)):
         if content.get("format") != FORMAT:
-            told = f"{name} has format {content.get('format')}; accepted is {FORMAT}"
-            raise SpoError(f"{told}: another version packed this run")
+            problem = f"{name} has format {content.get('format')}; accepted is {FORMAT}"
+            raise SpoError(f"{problem}: another version packed this run")
     _check_numbers(numbers)
     episodes = {name: _array(curves["episodes"], name) for name in ("count", "mean", "std")}
     metrics = {name: {key: _array(own, key) for key in ("mean", "max")} for name, own in curves["metrics"].items()}
@@ -214,7 +214,7 @@ def from_files(directory: RunDirectory) -> History:
 def _read_curves(directory: RunDirectory) -> dict:
     path = directory.path / CURVES
     try:
-        return dict(parse_json(unpacked(path, LARGEST_TEXT)))
+        return dict(parse_json(unpack(path, LARGEST_TEXT)))
     except (OSError, EOFError, ValueError, TypeError, RecursionError) as error:
         raise SpoError(f"{path} cannot be read: {error}")
 

@@ -16,7 +16,15 @@ from spo.experiments.results import Result, Results
 from spo.experiments.sweep import Sweep
 from spo.runs.checkpoint import StateDict
 from spo.runs.directory import RunDirectory
-from spo.runtime.files import LARGEST_LOG, add_checksum, canonical_json, packed_path, read_bounded, write_file, writing
+from spo.runtime.files import (
+    LARGEST_LOG,
+    add_checksum,
+    canonical_json,
+    packed_path,
+    read_bounded,
+    translate_os_errors,
+    write_file,
+)
 
 STAGING = ".packing"
 """In the target: where everything is written before any of it is put in its place."""
@@ -54,7 +62,7 @@ def pack(source: Path, target: Path, is_new: bool = True, keeps_rows: bool = Fal
     runs = list(Results(sweep).runs.values())
     finished = _check_finished(runs, source, keeps_rows)
     new = _not_there(finished, Sweep(target, plan), where)
-    with writing(where):
+    with translate_os_errors(where):
         size = _publish(Sweep(target, plan), new, keeps_rows)
     left_out = Counter(run.state for run in runs if run.state != "finished")
     return Packed(target, len(new), size, len(finished) - len(new), left_out)
@@ -62,7 +70,7 @@ def pack(source: Path, target: Path, is_new: bool = True, keeps_rows: bool = Fal
 
 def _open_target(target: Path, where: str, is_new: bool) -> Sweep | None:
     """The pack that is added to, if there is one."""
-    with writing(where):
+    with translate_os_errors(where):
         is_used = os.path.lexists(target) and any(path.name != STAGING for path in target.iterdir())
     if is_used and is_new:
         raise SpoError(f"{where} is not empty; name a new directory, or add to it with --into {target}")
@@ -104,8 +112,8 @@ def _check_same(run: Result, other: Result, where: str) -> None:
     else:
         mine, theirs = _facts(run), _facts(other)
         for name in (name for name in mine if name in theirs and mine[name] != theirs[name]):
-            told = f"{name} is {theirs[name]} there and {mine[name]} here"
-            raise SpoError(f"{where} holds another run of {run.cell}: {told}; nothing was packed")
+            problem = f"{name} is {theirs[name]} there and {mine[name]} here"
+            raise SpoError(f"{where} holds another run of {run.cell}: {problem}; nothing was packed")
 
 
 def _facts(run: Result) -> dict[str, object]:

@@ -127,8 +127,8 @@ def read_own_suite(path: Path) -> Plan:
         check_plan(plan)
         check_seeds(plan.seeds)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        told = f"{error} is missing" if isinstance(error, KeyError) else error
-        raise ConfigError(f"suite {path} is not a plan of tasks, steps and variants: {told}")
+        reason = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise ConfigError(f"suite {path} is not a plan of tasks, steps and variants: {reason}")
     return dataclasses.replace(plan, whole=_sizes(vars(plan)))
 
 

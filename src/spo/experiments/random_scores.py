@@ -13,7 +13,7 @@ from importlib import resources
 import numpy as np
 
 from spo.errors import SpoError
-from spo.runtime.seeding import derived_seed, generator
+from spo.runtime.seeding import derive_seed, generator
 
 EPISODES = 20
 PURPOSE = "random play"
@@ -38,8 +38,8 @@ def play(game: str, episode: int) -> float:
     """The return of one whole game; its seed and actions depend on the episode's number alone."""
     from spo.envs.atari import make_atari
 
-    env, draw = make_atari(game, whole_games=True), generator(0, PURPOSE, episode)
-    env.reset(seed=derived_seed(0, PURPOSE, episode))
+    env, draw = make_atari(game, full_games=True), generator(0, PURPOSE, episode)
+    env.reset(seed=derive_seed(0, PURPOSE, episode))
     total, is_over = 0.0, False
     while not is_over:
         _, reward, terminated, truncated, _ = env.step(draw.integers(env.action_space.n))

@@ -45,8 +45,9 @@ class Result:
         """Why the run is not to the bit what an uninterrupted one would be."""
         if self.status.get("exact", True):
             return []
-        told = self.status.get("inexact_reasons", self.status.get("departures"))
-        return [str(line) for line in told] if told and isinstance(told, list) else ["status.json does not say why"]
+        reasons = self.status.get("inexact_reasons", self.status.get("departures"))
+        is_list = isinstance(reasons, list) and reasons
+        return [str(line) for line in reasons] if is_list else ["status.json does not say why"]
 
     @property
     def has_return(self) -> bool:
@@ -94,7 +95,7 @@ class Results:
         self.sweep, self.plan = sweep, sweep.plan
         self.runs = {cell: _read_result(sweep, cell) for cell in self.plan.cells()}
 
-    def finished(self, task: str, variant: str) -> list[Result]:
+    def finished_runs(self, task: str, variant: str) -> list[Result]:
         return [run for run in self.runs_of(task, variant) if run.state == "finished"]
 
     def runs_of(self, task: str, variant: str) -> list[Result]:
@@ -143,17 +144,17 @@ class Results:
 
     def curve(self, task: str, variant: str, points: int = 100) -> tuple[np.ndarray, np.ndarray]:
         """Steps (points,), and for each finished run the mean return of the episodes that ended in each bin."""
-        runs = self.finished(task, variant)
+        runs = self.finished_runs(task, variant)
         return _curves(runs, [run.history.return_curve(points) for run in runs], points)
 
     def deviation_curve(self, task: str, variant: str, points: int = 100) -> tuple[np.ndarray, np.ndarray]:
         """Steps (points,), and each finished run's largest ratio deviation in each bin."""
-        runs = self.finished(task, variant)
+        runs = self.finished_runs(task, variant)
         return _curves(runs, [run.history.peak_curve("ratio_deviation_max", points) for run in runs], points)
 
     def metric_curve(self, task: str, variant: str, name: str, points: int = 100) -> tuple[np.ndarray, np.ndarray]:
         """Steps (points,), and the mean of a metric in each bin of each finished run that has it."""
-        runs = [run for run in self.finished(task, variant) if name in run.history.metrics]
+        runs = [run for run in self.finished_runs(task, variant) if name in run.history.metrics]
         return _curves(runs, [run.history.metric_curve(name, points) for run in runs], points)
 
     @property
@@ -206,8 +207,8 @@ def _read_result(sweep: Sweep, cell: Cell) -> Result:
     try:
         return _read_files(sweep.plan, cell, directory)
     except DAMAGE as error:
-        told = str(error) if isinstance(error, SpoError) else f"{type(error).__name__}: {error}"
-        return Result(cell, directory, "damaged", told.replace(f"{directory.path}{os.sep}", ""))
+        reason = str(error) if isinstance(error, SpoError) else f"{type(error).__name__}: {error}"
+        return Result(cell, directory, "damaged", reason.replace(f"{directory.path}{os.sep}", ""))
 
 
 def _read_files(plan: Plan, cell: Cell, directory: RunDirectory) -> Result:

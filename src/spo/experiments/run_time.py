@@ -26,7 +26,7 @@ def seconds_of(plan: Plan, cell: Cell, results: Results | None = None) -> float:
 
 
 def _measured_speed(results: Results, cell: Cell) -> float | None:
-    finished = results.finished(cell.task, cell.variant)
+    finished = results.finished_runs(cell.task, cell.variant)
     return finished[0].summary["steps_per_second"] if finished else None
 
 

@@ -3,7 +3,7 @@
 There is one rule for runs that failed or are missing. A run counts if it is finished and an episode ended in it. A
 variant without any run that counts is left out. A task is left out, for all variants alike, if one of the others has
 no run that counts on it, or if the returns of the variant that normalises have no range there. What is left out is
-told, and never counts as 0.
+remarks, and never counts as 0.
 """
 
 from dataclasses import dataclass
@@ -47,23 +47,23 @@ class Comparison:
 def compare_variants(results: Results) -> Comparison:
     """What of a sweep can be compared; without any task there are no returns either."""
     plan = results.plan
-    bounds, told = find_bounds(results)
+    bounds, remarks = find_bounds(results)
     returns = {variant: results.scores(variant) for variant in plan.variants}
-    told += [f"{plan.label(variant)}: no run has a return" for variant in returns if not returns[variant]]
+    remarks += [f"{plan.label(variant)}: no run has a return" for variant in returns if not returns[variant]]
     returns = {variant: own for variant, own in returns.items() if own}
     tasks = tuple(task for task in bounds if all(task in own for own in returns.values()))
-    told += [f"{task}: not all variants have a return on it" for task in bounds if task not in tasks]
+    remarks += [f"{task}: not all variants have a return on it" for task in bounds if task not in tasks]
     shared = {variant: {task: own[task] for task in tasks} for variant, own in returns.items() if tasks}
-    return Comparison(tasks, tuple(told), shared, bounds, plan.baseline)
+    return Comparison(tasks, tuple(remarks), shared, bounds, plan.baseline)
 
 
 def find_bounds(results: Results) -> tuple[dict[str, dict[str, Bounds]], list[str]]:
     """The bounds of each task that has both kinds, and for each other task why it has none."""
-    found, told = {}, []
+    found, remarks = {}, []
     for task in results.plan.tasks:
-        means = [run.history.iteration_means for run in results.finished(task, results.plan.baseline)]
+        means = [run.history.iteration_means for run in results.finished_runs(task, results.plan.baseline)]
         try:
             found[task] = {seeds: statistics.training_bounds({task: means}, seeds)[task] for seeds in EXTREMES}
         except SpoError as refusal:
-            told.append(str(refusal))
-    return found, told
+            remarks.append(str(refusal))
+    return found, remarks

@@ -6,7 +6,7 @@ from pathlib import Path
 from spo.errors import CorruptRunError, SpoError
 from spo.experiments.plan import Cell, Plan, SingleRun, check_plan, merge, path_component, plan_from
 from spo.runs.directory import RunDirectory
-from spo.runtime.files import canonical_json, read_json, replace_file, writing
+from spo.runtime.files import canonical_json, read_json, replace_file, translate_os_errors
 
 
 class Sweep:
@@ -23,7 +23,7 @@ class Sweep:
             remembered = merge(cls.open(path).plan, plan, f"--out {path}")
         elif os.path.isdir(path) and any(path.iterdir()):
             raise SpoError(f"--out {path} is not empty and holds no plan.json; name a new directory")
-        with writing(f"--out {path}"):
+        with translate_os_errors(f"--out {path}"):
             path.mkdir(parents=True, exist_ok=True)
             replace_file(file, canonical_json(remembered.as_json()))
         return cls(path, plan)

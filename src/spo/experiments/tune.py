@@ -21,7 +21,7 @@ from spo.experiments.executors.local import ONE_CORE, stop_processes
 from spo.experiments.plan import check_seeds, path_component
 from spo.runs.directory import RunDirectory
 from spo.runtime import signals
-from spo.runtime.files import replace_file, write_json, writing
+from spo.runtime.files import replace_file, translate_os_errors, write_json
 
 if TYPE_CHECKING:
     import optuna
@@ -47,7 +47,7 @@ def tune(config: Config, words: Sequence[str], out: Path | None, trials: int, se
     out = out or Path("runs") / f"tune-{path_component(config.env)}-{config.objective}"
     search = Search(config.env, fixed_settings(config, words), seeds, trials)
     begin(out, search)
-    with RunDirectory(out).locked(), signals.install_handlers():
+    with RunDirectory(out).acquire_lock(), signals.install_handlers():
         study = open_study(out)
         free_abandoned(study)
         run_workers(out, min(slots, trials), study)
@@ -77,7 +77,7 @@ def begin(out: Path, search: "Search") -> None:
             raise ConfigError(f"--out {out} holds another search; name another directory")
     elif os.path.isdir(out) and any(out.iterdir()):
         raise ConfigError(f"--out {out} is not empty and holds no search.json; name a new directory")
-    with writing(f"--out {out}"):
+    with translate_os_errors(f"--out {out}"):
         out.mkdir(parents=True, exist_ok=True)
         write_json(file, search.as_json())
 
@@ -100,26 +100,26 @@ def run_workers(out: Path, slots: int, study: "optuna.Study") -> None:
     with (out / "output.txt").open("a") as output:
         quiet = {"stdout": output, "stderr": subprocess.STDOUT, "env": os.environ | ONE_CORE, "process_group": 0}
         workers = [subprocess.Popen([*command, str(n), str(os.getpid())], **quiet) for n in range(slots)]
-    told: set[int] = set()
+    printed: set[int] = set()
     try:
         while any(worker.poll() is None for worker in workers):
-            print_ended(study, told)
+            print_ended(study, printed)
             time.sleep(SECONDS_BETWEEN_LOOKS)
     except KeyboardInterrupt:
         print(f"stopped; the same command goes on in {out}", file=sys.stderr)
         raise
     finally:
         stop_processes(workers)
-    print_ended(study, told)
+    print_ended(study, printed)
     if all(worker.returncode for worker in workers):
         raise SpoError(f"no process could carry out a trial; {out / 'output.txt'} has what they said")
 
 
-def print_ended(study: "optuna.Study", told: set[int]) -> None:
+def print_ended(study: "optuna.Study", printed: set[int]) -> None:
     """A line for each trial that has ended since the last look."""
     for trial in study.get_trials(deepcopy=False):
-        if trial.state.is_finished() and trial.number not in told:
-            told.add(trial.number)
+        if trial.state.is_finished() and trial.number not in printed:
+            printed.add(trial.number)
             print(f"trial {trial.number}: {describe_trial(trial)}", file=sys.stderr, flush=True)
 
 
@@ -135,7 +135,7 @@ def finish(out: Path, search: "Search", study: "optuna.Study") -> None:
         raise SpoError(f"no trial was completed; {out / 'output.txt'} and {out / 'trials'} say why")
     Console().print(trial_table(study))
     best = dict(search.settings) | as_settings(study.best_params)
-    with writing(str(out)):
+    with translate_os_errors(str(out)):
         replace_file(out / "best.toml", as_toml(best).encode())
     paths = draw_plots(study, out)
     print("\n".join(map(str, [out / "best.toml", *paths])))

@@ -16,7 +16,7 @@ import optuna
 from spo.config.config import Config
 from spo.config.sources import make_config
 from spo.envs.factory import env_maker
-from spo.envs.subproc import die_with
+from spo.envs.subproc import set_parent_death_signal
 from spo.errors import SpoError
 from spo.runs.directory import RunDirectory
 from spo.runs.start import run_training
@@ -135,7 +135,7 @@ def _watch(trial: optuna.Trial, run: RunDirectory, config: Config) -> Callable[.
 def main() -> None:
     """Carry out trials until there are enough of them."""
     directory, number, driver = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    die_with(driver, signal.SIGTERM)
+    set_parent_death_signal(driver, signal.SIGTERM)
     search = Search.read(directory)
     enough = optuna.study.MaxTrialsCallback(search.trials, states=ENDED)
     study = open_study(directory, seed=number)

@@ -48,8 +48,8 @@ class Verdict:
 
     @property
     def words(self) -> str:
-        told = {True: "recommended", False: "not recommended", None: f"undecided: {self.doubt}"}
-        return told[self.is_recommended]
+        words = {True: "recommended", False: "not recommended", None: f"undecided: {self.doubt}"}
+        return words[self.is_recommended]
 
     @property
     def least(self) -> float:

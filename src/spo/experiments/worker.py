@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from spo.envs.factory import env_maker
-from spo.envs.subproc import die_with
+from spo.envs.subproc import set_parent_death_signal
 from spo.errors import SpoError
 from spo.experiments.plan import Cell
 from spo.experiments.sweep import Sweep
@@ -56,7 +56,7 @@ def _wait_until_free(run: RunDirectory) -> None:
 
 def main() -> None:
     path, task, variant, seed, driver = sys.argv[1:]
-    die_with(int(driver), signal.SIGTERM)  # which saves
+    set_parent_death_signal(int(driver), signal.SIGTERM)  # which saves
     try:
         run_cell(Path(path), Cell(task, variant, int(seed)))
     except SpoError as refusal:

@@ -12,7 +12,7 @@ from spo.models.networks import ACTIVATIONS, ActorCritic
 class NumpyActor:
     """Acts with a multi-layer network on the CPU, two to three times faster than torch for a few environments.
 
-    It reads the torch parameters' memory, so it always acts with the newest ones.
+    It reads the torch parameters' memory, so it always acts with the source ones.
     """
 
     def __init__(self, network: ActorCritic):
@@ -21,7 +21,7 @@ class NumpyActor:
         self.critic = [(layer.weight.numpy().T, layer.bias.numpy()) for layer in network.critic[::2]]
         self.log_std = None if network.log_std is None else network.log_std.numpy()
 
-    def settle(self) -> None:
+    def sync_weights(self) -> None:
         """Nothing to prepare: there is no copy of the parameters."""
 
     def __call__(self, observation: np.ndarray) -> tuple[np.ndarray, None]:
@@ -52,20 +52,20 @@ class TorchActor:
     """Acts with any network on any device."""
 
     def __init__(self, network: ActorCritic, device: str):
-        self.newest, self.device = network, device
+        self.source, self.device = network, device
         self.network = network
 
     @torch.no_grad()
-    def settle(self) -> None:
-        """Acts with the weights as they are now, until it is settled again.
+    def sync_weights(self) -> None:
+        """Act with the weights as they are now, until the next call.
 
         Convolutions want their weights in another order, and what is put in order once need not be for every step.
         """
-        if self.network is self.newest:
-            self.network = copy.deepcopy(self.newest).to(memory_format=torch.channels_last)
-        for own, newest in zip(self.network.parameters(), self.newest.parameters()):
-            own.copy_(newest)
-        self.network.settle()
+        if self.network is self.source:
+            self.network = copy.deepcopy(self.source).to(memory_format=torch.channels_last)
+        for own, source in zip(self.network.parameters(), self.source.parameters()):
+            own.copy_(source)
+        self.network.sync_weights()
 
     @torch.inference_mode()
     def __call__(self, observation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -35,15 +35,15 @@ class SpaceToDepthConv2d(nn.Conv2d):
 
 
 class ByteConv2d(nn.Conv2d):
-    """A first convolution, of pixels or of prepared bytes, which it does without its stride of `BLOCK`."""
+    """A first convolution, of pixels or of converted bytes, which it does without its stride of `BLOCK`."""
 
     def __init__(self, inputs: int, outputs: int, kernel_size: int, scale: float):
         super().__init__(inputs, outputs, kernel_size, BLOCK)
         self.scale = scale  # what bytes are divided by
-        self.settled: Tensor | None = None
+        self.cached_kernel: Tensor | None = None
 
-    def prepared(self, image: Tensor) -> Tensor:
-        """Images of bytes folded, as (B, H/4, W/4·16·C): what is read in every epoch is prepared once."""
+    def to_blocks(self, image: Tensor) -> Tensor:
+        """Images of bytes folded, as (B, H/4, W/4·16·C): what is read in every epoch is converted once."""
         is_foldable = all(length % BLOCK == 0 for length in image.shape[2:]) and image.dtype == torch.uint8
         if image.ndim == 3 or not is_foldable or image.device.type != "cpu":
             return image
@@ -54,12 +54,12 @@ class ByteConv2d(nn.Conv2d):
         if image.ndim == 4:
             return super().forward(image)
         blocks = image.to(torch.float32).unflatten(2, (-1, BLOCK * BLOCK * self.in_channels))
-        kernel = self._kernel() if self.settled is None else self.settled
+        kernel = self._kernel() if self.cached_kernel is None else self.cached_kernel
         return F.conv2d(blocks.permute(0, 3, 1, 2), kernel, self.bias)
 
-    def settle(self) -> None:
-        """Keeps what would be computed from the weights for every image: for weights that stay as they are."""
-        self.settled = self._kernel()
+    def sync_weights(self) -> None:
+        """Cache the rearranged kernel of the current weights."""
+        self.cached_kernel = self._kernel()
 
     def _kernel(self) -> Tensor:
         """Times the scale, because there are more bytes than weights to multiply."""

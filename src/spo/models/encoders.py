@@ -104,8 +104,8 @@ class OwnEncoder(nn.Module):
             except Exception as error:  # whatever the user's code raises
                 raise ConfigError(f"--encoder {name} failed on observations {layout.shape}: {error}") from error
         if features.ndim != 2 or len(features) != 2:
-            told = f"it returned {tuple(features.shape)} for 2 observations of {layout.shape}"
-            raise ConfigError(f"--encoder {name} is not accepted: {told}; it must return (2, features)")
+            problem = f"it returned {tuple(features.shape)} for 2 observations of {layout.shape}"
+            raise ConfigError(f"--encoder {name} is not accepted: {problem}; it must return (2, features)")
         if any(True for _ in self.network.buffers()):
             raise ConfigError(f"--encoder {name} is not accepted: it has buffers, and only parameters are saved")
         self.outputs = features.shape[1]
@@ -113,7 +113,7 @@ class OwnEncoder(nn.Module):
     def forward(self, observation: Tensor) -> Tensor:
         return self.network(observation.to(torch.float32) * (1 / self.scale))
 
-    def prepared(self, observation: Tensor) -> Tensor:
+    def preprocess(self, observation: Tensor) -> Tensor:
         return observation
 
 
@@ -148,16 +148,16 @@ class Encoder(nn.Module):
 
     def forward(self, observation: Tensor) -> Tensor:
         if self.is_image:
-            return self._features(0, self.prepared(observation))
+            return self._features(0, self.preprocess(observation))
         sizes = [self.vector_size, *(math.prod(image.shape) for image in self.images)]
         vector, *images = observation.split(sizes, dim=-1)
         shaped = [image.unflatten(-1, self.images[index].shape) for index, image in enumerate(images)]
         return torch.cat([vector, *(self._features(index, image) for index, image in enumerate(shaped))], dim=-1)
 
-    def prepared(self, observation: Tensor) -> Tensor:
+    def preprocess(self, observation: Tensor) -> Tensor:
         """The same observations in the order that the first convolution reads, if it has one of its own."""
         first = self.trunks[0][0]
-        return first.prepared(observation) if self.is_image and isinstance(first, ByteConv2d) else observation
+        return first.to_blocks(observation) if self.is_image and isinstance(first, ByteConv2d) else observation
 
     def _features(self, index: int, image: Tensor) -> Tensor:
         """Channels-last in memory, which convolutions on the CPU prefer: converted in the pass that makes floats."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from spo.errors import ConfigError
 from spo.models.normalization import CLIP, EPSILON
 from spo.models.policy import Policy
-from spo.runtime.files import writing
+from spo.runtime.files import translate_os_errors
 from spo.spaces import check_maskable
 
 SUFFIXES = (".onnx", ".pt2")
@@ -48,24 +48,24 @@ class ExportedPolicy(nn.Module):
         if self.layout.is_plain:
             return parts[0]
         images = iter(self.layout.images)
-        packed: dict[str, list[Tensor]] = {"number": [], "choice": [], "image": []}
+        packed: dict[str, list[Tensor]] = {"continuous": [], "one_hot": [], "image": []}
         for part, (_, leaf), kind in zip(parts, self.layout.leaves, self.layout.kinds):
             if kind == "image":
                 part = part.movedim(-1, -3) if next(images).has_channels_last else part
-            packed[kind].append(_choose(part, leaf) if kind == "choice" else part.to(torch.float32))
+            packed[kind].append(_choose(part, leaf) if kind == "one_hot" else part.to(torch.float32))
         if self.layout.is_image:
             return packed["image"][0]
         return torch.cat([part.flatten(1) for kind in packed.values() for part in kind], dim=1)
 
     def _normalize(self, observation: Tensor) -> Tensor:
-        numbers = self.layout.numbers
+        size = self.layout.continuous_size
         if not self.normalizes:
             return observation.to(torch.float32)
-        scaled = (observation[:, :numbers].to(torch.float64) - self.mean) * self.factor
+        scaled = (observation[:, :size].to(torch.float64) - self.mean) * self.factor
         normalized = scaled.to(torch.float32).clamp(-CLIP, CLIP)
-        if observation.shape[1] == numbers:
+        if observation.shape[1] == size:
             return normalized
-        return torch.cat([normalized, observation[:, numbers:].to(torch.float32)], dim=1)
+        return torch.cat([normalized, observation[:, size:].to(torch.float32)], dim=1)
 
 
 def _choose(part: Tensor, leaf: gym.Space) -> Tensor:
@@ -107,7 +107,7 @@ def export_policy(policy: Policy, path: str | Path, has_mask: bool = False) -> P
     module = ExportedPolicy(policy, has_mask).eval()
     names, inputs = input_names(policy, has_mask), example_inputs(policy, has_mask)
     described = json.dumps(describe(policy, names))
-    with writing(str(path)), torch.no_grad(), warnings.catch_warnings():
+    with translate_os_errors(str(path)), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the exporters, about themselves
         path.parent.mkdir(parents=True, exist_ok=True)
         (_write_onnx if path.suffix == ".onnx" else _write_program)(module, path, names, inputs, described)

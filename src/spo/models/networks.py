@@ -70,15 +70,15 @@ class ActorCritic(nn.Module):
             return self._value(features.detach())
         return self._params(features), self._value(features)
 
-    def prepared(self, observation: Tensor) -> Tensor:
+    def preprocess(self, observation: Tensor) -> Tensor:
         """The same observations, in an order that is read faster where they are read often."""
-        return observation if self.encoder is None else self.encoder.prepared(observation)
+        return observation if self.encoder is None else self.encoder.preprocess(observation)
 
-    def settle(self) -> None:
-        """For a network whose weights stay as they are while it is asked often."""
+    def sync_weights(self) -> None:
+        """Cache what is derived from the weights, until the next update."""
         for module in self.modules():
             if isinstance(module, ByteConv2d):
-                module.settle()
+                module.sync_weights()
 
     def _params(self, features: Tensor) -> Tensor:
         outputs = self.actor(features)

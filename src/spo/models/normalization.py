@@ -54,7 +54,7 @@ class RunningMoments:
         for name, array in state.items():
             getattr(self, name)[...] = array
 
-    def merged(self) -> "RunningMoments":
+    def merge_groups(self) -> "RunningMoments":
         """The moments of all groups taken together, as one group."""
         merged = RunningMoments(1, self.mean.shape[1:])
         weight = self.count / self.count.sum(axis=0)
@@ -65,12 +65,12 @@ class RunningMoments:
         return merged
 
 
-def _grouped(sample: np.ndarray, mode: str) -> np.ndarray:
+def _group(sample: np.ndarray, mode: str) -> np.ndarray:
     """(N, …) as one group of N samples, or as N groups of one sample."""
     return sample[None] if mode == "shared" else sample[:, None]
 
 
-def _clipped(array: np.ndarray) -> np.ndarray:
+def _clip(array: np.ndarray) -> np.ndarray:
     """In place and in two plain operations: np.clip costs several times as much on small arrays."""
     return np.minimum(np.maximum(array, -CLIP, out=array), CLIP, out=array)
 
@@ -78,31 +78,31 @@ def _clipped(array: np.ndarray) -> np.ndarray:
 class ObservationNormalizer:
     """(observation − mean) / √(variance + 1e-8), clipped to ±10, as float32.
 
-    Of a longer vector only the first `numbers` entries are normalised; images are left as they are.
+    Of a longer vector only the first `continuous_size` entries are normalised; images are left as they are.
     """
 
-    def __init__(self, mode: str, envs: int, numbers: int):
-        self.mode, self.numbers = mode if numbers else "off", numbers
-        self.moments = RunningMoments(1 if mode == "shared" else envs, (numbers,))
+    def __init__(self, mode: str, envs: int, continuous_size: int):
+        self.mode, self.continuous_size = mode if continuous_size else "off", continuous_size
+        self.moments = RunningMoments(1 if mode == "shared" else envs, (continuous_size,))
 
     def __call__(self, observation: np.ndarray) -> np.ndarray:
         """Normalises (N, …) without touching the statistics."""
         if self.mode == "off":
             return observation if observation.dtype.kind == "u" else observation.astype(np.float32)
-        centred = observation[:, : self.numbers] - self.moments.mean
+        centred = observation[:, : self.continuous_size] - self.moments.mean
         scaled = centred * (1 / np.sqrt(self.moments.variance + EPSILON))  # many products cost less than many quotients
-        normalized = _clipped(scaled.astype(np.float32))
-        if observation.shape[1] == self.numbers:
+        normalized = _clip(scaled.astype(np.float32))
+        if observation.shape[1] == self.continuous_size:
             return normalized
-        return np.concatenate([normalized, observation[:, self.numbers :]], axis=1, dtype=np.float32)
+        return np.concatenate([normalized, observation[:, self.continuous_size :]], axis=1, dtype=np.float32)
 
     def update(self, observation: np.ndarray, envs: np.ndarray | None = None) -> None:
         """Counts the observations of all environments, or of those chosen by a boolean mask (N,)."""
         if self.mode == "off":
             return
-        observation = observation[:, : self.numbers]
+        observation = observation[:, : self.continuous_size]
         if envs is None:
-            self.moments.update(_grouped(observation, self.mode))
+            self.moments.update(_group(observation, self.mode))
         elif self.mode == "shared":
             self.moments.update(observation[envs][None])
         else:
@@ -116,10 +116,10 @@ class ObservationNormalizer:
         target.mean[:], target.variance[:] = source.mean, source.variance
         target.count[:] = source.count / len(target.count)
 
-    def frozen(self) -> "ObservationNormalizer":
+    def freeze(self) -> "ObservationNormalizer":
         """A copy for evaluation with one set of statistics for every environment."""
-        frozen = ObservationNormalizer("off" if self.mode == "off" else "shared", 1, self.numbers)
-        frozen.moments = self.moments.merged()
+        frozen = ObservationNormalizer("off" if self.mode == "off" else "shared", 1, self.continuous_size)
+        frozen.moments = self.moments.merge_groups()
         return frozen
 
 
@@ -142,11 +142,11 @@ class RewardNormalizer:
         """
         if self.mode == "off":
             return reward
-        returns = self._discounted(reward, terminated, done)
+        returns = self._discount(reward, terminated, done)
         variances = self.moments.update_in_turn(returns[:, None] if self.mode == "shared" else returns[:, :, None])
-        return _clipped(reward / np.sqrt(variances + EPSILON))
+        return _clip(reward / np.sqrt(variances + EPSILON))
 
-    def _discounted(self, reward: np.ndarray, terminated: np.ndarray, done: np.ndarray) -> np.ndarray:
+    def _discount(self, reward: np.ndarray, terminated: np.ndarray, done: np.ndarray) -> np.ndarray:
         """The discounted return after every step (T, N)."""
         returns, running = np.empty(reward.shape), self.discounted_return
         for t in range(len(reward)):

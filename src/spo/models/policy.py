@@ -93,7 +93,7 @@ class PolicySpec:
 
     def blank_tensors(self, network: ActorCritic) -> dict[str, torch.Tensor]:
         """Everything that `Policy.tensors` holds, as shapes and types."""
-        moments = {name: (1, self.layout.numbers) for name in ("mean", "variance")} | {"count": (1, 1)}
+        moments = {name: (1, self.layout.continuous_size) for name in ("mean", "variance")} | {"count": (1, 1)}
         blanks = {f"normalizer.{name}": _blank(shape, "float64") for name, shape in moments.items()}
         bounds = self.make_distribution().tensors()
         blanks |= {name: _blank(array.shape, array.dtype.name) for name, array in bounds.items()}
@@ -120,14 +120,14 @@ class Policy:
 
     def act(self, observation: object, deterministic: bool = True, action_mask: np.ndarray | None = None) -> np.ndarray:
         """The action for one observation, or the actions for a batch, as the environment takes them."""
-        packed, is_single = self._packed(observation)
+        packed, is_single = self._pack(observation)
         dist_params = self.actor.dist_params(self.normalizer(packed))
         if action_mask is not None:
-            dist_params = self.distribution.mask(dist_params, self._checked_mask(action_mask, dist_params.shape))
-        action = self.distribution.to_env(self._chosen(dist_params, deterministic))
+            dist_params = self.distribution.mask(dist_params, self._check_mask(action_mask, dist_params.shape))
+        action = self.distribution.to_env(self._choose_action(dist_params, deterministic))
         return action[0] if is_single else action
 
-    def _packed(self, observation: object) -> tuple[np.ndarray, bool]:
+    def _pack(self, observation: object) -> tuple[np.ndarray, bool]:
         """The observation as a batch of arrays, and whether it was a single one."""
         layout = self.spec.layout
         count = batch_size(layout.leaves, observation)
@@ -148,7 +148,7 @@ class Policy:
             worst = packed[~np.isfinite(packed)][0]
             raise SpoError(f"an observation with {worst} in it is not accepted: its numbers must be finite")
 
-    def _checked_mask(self, action_mask: object, shape: tuple[int, ...]) -> np.ndarray:
+    def _check_mask(self, action_mask: object, shape: tuple[int, ...]) -> np.ndarray:
         check_maskable(self.spec.action_space)
         mask = np.asarray(action_mask, bool)
         if mask.size != math.prod(shape):
@@ -156,7 +156,7 @@ class Policy:
             raise SpoError(f"an action mask of shape {mask.shape} is not accepted: {accepted}")
         return mask.reshape(shape)
 
-    def _chosen(self, dist_params: np.ndarray, deterministic: bool) -> np.ndarray:
+    def _choose_action(self, dist_params: np.ndarray, deterministic: bool) -> np.ndarray:
         if deterministic:
             return self.distribution.mode(dist_params)
         return self.distribution.sample(dist_params, self.distribution.noise(self.generator, (len(dist_params),)))

@@ -51,7 +51,7 @@ def load_newest_policy(path: str | os.PathLike, encoder: str | None = None) -> t
         raise SpoError(f"{path} holds no policy: there is no policy.json in it (a run writes one when it ends)")
     for folder in folders:
         try:
-            return _loaded(folder, encoder), folder
+            return _load(folder, encoder), folder
         except EncoderNotNamed:
             raise
         except Exception as error:  # whatever a damaged file provokes in a parser is damage
@@ -77,7 +77,7 @@ def largest_tensors(directory: Path, encoder: str | None = None) -> int:
         raise CorruptRunError(f"policy.json describes no policy: {type(error).__name__}: {error}")
 
 
-def _loaded(directory: Path, encoder: str | None) -> Policy:
+def _load(directory: Path, encoder: str | None) -> Policy:
     """The description comes first: it says how large the tensors may be, and they must be just what it says."""
     described = parse_json(read_bounded(directory / "policy.json", LARGEST_TEXT))
     if described["format"] != FORMAT:
@@ -93,7 +93,7 @@ def _loaded(directory: Path, encoder: str | None) -> Policy:
     tensors = load(check_header(content))
     _check_alike(tensors, blanks)
     network.load_state_dict({name: tensors[name] for name, _ in network.named_parameters()}, assign=True)
-    return Policy(_bounded(spec, tensors), network, _normalizer(described, spec, tensors))
+    return Policy(_restore_bounds(spec, tensors), network, _normalizer(described, spec, tensors))
 
 
 def _check_named(directory: Path, recorded: object, encoder: str | None) -> None:
@@ -117,7 +117,7 @@ def _form(tensor: torch.Tensor | None) -> str:
     return "missing" if tensor is None else f"{tensor.dtype} {tuple(tensor.shape)}"
 
 
-def _bounded(spec: PolicySpec, tensors: dict[str, torch.Tensor]) -> PolicySpec:
+def _restore_bounds(spec: PolicySpec, tensors: dict[str, torch.Tensor]) -> PolicySpec:
     """With the bounds of a Box of actions, which are numbers and stand among the tensors."""
     if not isinstance(spec.action_space, gym.spaces.Box):
         return spec
@@ -131,7 +131,7 @@ def _normalizer(described: dict, spec: PolicySpec, tensors: dict[str, torch.Tens
     mode = described["normalize_observation"]
     if mode not in ("shared", "off"):
         raise ValueError(f"normalize_observation {mode!r} is unknown")
-    normalizer = ObservationNormalizer(mode, 1, spec.layout.numbers)
+    normalizer = ObservationNormalizer(mode, 1, spec.layout.continuous_size)
     for name in ("mean", "variance", "count"):
         getattr(normalizer.moments, name)[:] = tensors[f"normalizer.{name}"].numpy()
     return normalizer

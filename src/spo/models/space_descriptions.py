@@ -31,7 +31,7 @@ def space_from(described: dict) -> gym.Space:
     sizes = [_described_size(leaf) for leaf in _described_leaves(described)]
     if len(sizes) > MOST_PARTS or min(sizes, default=0) < 0 or sum(sizes) > LARGEST_OBSERVATION:
         raise ValueError(f"a space of {len(sizes):,} parts and {sum(sizes):,} numbers is not accepted")
-    return _made(described)
+    return _make_space(described)
 
 
 def _described_leaves(described: dict) -> Iterator[dict]:
@@ -57,7 +57,7 @@ def _described_size(leaf: dict) -> int:
     return math.prod(sizes)
 
 
-def _made(described: dict) -> gym.Space:
+def _make_space(described: dict) -> gym.Space:
     kind = described["type"]
     if kind == "Discrete":
         return gym.spaces.Discrete(described["n"], start=described["start"])
@@ -66,9 +66,9 @@ def _made(described: dict) -> gym.Space:
     if kind == "MultiBinary":
         return gym.spaces.MultiBinary(described["shape"])
     if kind == "Dict":
-        return gym.spaces.Dict({key: _made(part) for key, part in described["spaces"]})
+        return gym.spaces.Dict({key: _make_space(part) for key, part in described["spaces"]})
     if kind == "Tuple":
-        return gym.spaces.Tuple([_made(part) for part in described["spaces"]])
+        return gym.spaces.Tuple([_make_space(part) for part in described["spaces"]])
     if kind != "Box" or described["dtype"] not in DTYPES:
         raise ValueError(f"space {kind!r} of {described.get('dtype')!r} is unknown")
     low, high = (-np.inf, np.inf) if described["dtype"] in FLOATS else (0, 1)

@@ -57,30 +57,30 @@ class Snapshot:
 
 
 def save_checkpoint(
-    run: RunDirectory, boundary: Snapshot, keep: int, save_policy: Callable[[Path], object] | None = None
+    run: RunDirectory, snapshot: Snapshot, keep: int, save_policy: Callable[[Path], object] | None = None
 ) -> Path:
     """Writes a checkpoint durably, with its policy if there is one, then removes all but the newest `keep`."""
-    target = run.checkpoints / f"{boundary.iteration:08}"
+    target = run.checkpoints / f"{snapshot.iteration:08}"
     if not target.exists():
-        _write(run, boundary, target, save_policy)
+        _write(run, snapshot, target, save_policy)
     _prune(run, keep)
     return target
 
 
-def _write(run: RunDirectory, boundary: Snapshot, target: Path, save_policy: Callable[[Path], object] | None) -> None:
+def _write(run: RunDirectory, snapshot: Snapshot, target: Path, save_policy: Callable[[Path], object] | None) -> None:
     hidden = run.checkpoints / f".new-{target.name}"
     shutil.rmtree(hidden, ignore_errors=True)
     hidden.mkdir(parents=True)
-    for log in boundary.logs:
+    for log in snapshot.logs:
         sync(run.path / log)
-    arrays, values = split(boundary.state)
+    arrays, values = split(snapshot.state)
     contents = {ARRAYS: save(arrays), VALUES: canonical_json(values), CONFIG: run.config.read_bytes()}
     for name, content in contents.items():
         write_file(hidden / name, content)
     files = {name: {"bytes": len(content), "sha256": sha256(content)} for name, content in contents.items()}
     if save_policy:
         save_policy(hidden / POLICY)
-    manifest = {"format": FORMAT, "iteration": boundary.iteration, "files": files, "logs": boundary.logs}
+    manifest = {"format": FORMAT, "iteration": snapshot.iteration, "files": files, "logs": snapshot.logs}
     write_file(hidden / MANIFEST, canonical_json(add_checksum(manifest)))
     sync(hidden)
     hidden.rename(target)
@@ -110,14 +110,14 @@ def list_checkpoints(run: RunDirectory) -> list[Path]:
 
 def load_newest(run: RunDirectory) -> tuple[Snapshot | None, list[str]]:
     """The newest checkpoint that proves itself, and a sentence for each damaged one, which is set aside."""
-    told = []
+    warnings = []
     for path in list_checkpoints(run):
         try:
-            return read(run, path), told
+            return read(run, path), warnings
         except CorruptCheckpoint as damage:
             aside = _quarantine(path)
-            told.append(f"checkpoint {path.name} is damaged ({damage}); it is set aside as {aside.name}")
-    return None, told
+            warnings.append(f"checkpoint {path.name} is damaged ({damage}); it is set aside as {aside.name}")
+    return None, warnings
 
 
 def _quarantine(path: Path) -> Path:
@@ -134,7 +134,7 @@ def read(run: RunDirectory, path: Path) -> Snapshot:
         manifest = verify_checksum(read_bounded(path / MANIFEST, LARGEST_TEXT))
         if manifest["format"] != FORMAT:
             raise ValueError(f"its format is {manifest['format']!r}, this version reads {FORMAT}")
-        contents = {name: _proven(path / name, manifest["files"][name]) for name in LARGEST}
+        contents = {name: _read_verified(path / name, manifest["files"][name]) for name in LARGEST}
         if manifest["iteration"] != int(path.name):
             raise ValueError(f"it belongs to iteration {manifest['iteration']}")
         _check_logs(run, manifest["logs"])
@@ -149,7 +149,7 @@ def config_copy(path: Path) -> bytes:
     return read_bounded(path / CONFIG, LARGEST[CONFIG])
 
 
-def _proven(path: Path, entry: Mapping[str, object]) -> bytes:
+def _read_verified(path: Path, entry: Mapping[str, object]) -> bytes:
     content = read_bounded(path, min(entry["bytes"], LARGEST[path.name]))
     if len(content) != entry["bytes"] or sha256(content) != entry["sha256"]:
         raise ValueError(f"{path.name} does not match its checksum")
@@ -166,9 +166,9 @@ def _check_logs(run: RunDirectory, logs: Mapping[str, int]) -> None:
             raise ValueError(f"{name} has {found} bytes, this checkpoint continues it from {size}")
 
 
-def drop_final_policy(run: RunDirectory, boundary: Snapshot | None) -> None:
+def drop_final_policy(run: RunDirectory, snapshot: Snapshot | None) -> None:
     """Removes the policy that an earlier end of the run left, where the checkpoint that it goes on from has its own."""
-    if boundary and (run.checkpoints / f"{boundary.iteration:08}" / POLICY / "policy.json").exists():
+    if snapshot and (run.checkpoints / f"{snapshot.iteration:08}" / POLICY / "policy.json").exists():
         shutil.rmtree(run.policy, ignore_errors=True)
 
 

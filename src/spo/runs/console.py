@@ -22,11 +22,11 @@ def announce(config: Config, choices: str) -> None:
     settings = ", ".join(f"{name} {show(value)}" for name, value in config.objective_settings.items())
     behaviour = "the authors' behaviour" if config.paper else "default behaviour"
     layers = "-".join(map(str, config.hidden)) or config.encoder
-    told = (
+    text = (
         f"{config.env} · {config.objective} {settings} · preset {config.preset}, {behaviour} · policy {layers}"
         f" · seed {config.seed} · {config.total_steps:,} steps"
     )
-    print(printable(told), choices, *_warnings(config), sep="\n", file=sys.stderr, flush=True)
+    print(printable(text), choices, *_warnings(config), sep="\n", file=sys.stderr, flush=True)
 
 
 @contextmanager

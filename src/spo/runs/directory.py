@@ -13,7 +13,7 @@ from pathlib import Path
 
 from spo.errors import ConfigError, CorruptRunError, SpoError
 from spo.runs.summary import summarize
-from spo.runtime.files import packed_path, read_json, read_rows, write_json, writing
+from spo.runtime.files import packed_path, read_json, read_rows, translate_os_errors, write_json
 
 LONGEST_ROW = 65_536
 FORMER_NAMES = {"ratio_max": "ratio_deviation_sample_max", "outside_fraction": "clip_fraction"}
@@ -46,8 +46,8 @@ class RunDirectory:
     def create(cls, path: str | None, name: str, overwrite: bool = False) -> "RunDirectory":
         """A directory for a new run: the given one, or a new one under runs/."""
         cls.check_unused(path, overwrite)
-        run = cls(path) if path else cls(_unused(Path("runs"), name))
-        with writing(f"--out {run.path}"):
+        run = cls(path) if path else cls(_choose_unused(Path("runs"), name))
+        with translate_os_errors(f"--out {run.path}"):
             run.path.mkdir(parents=True, exist_ok=True)
             (run.path / ".writable").touch()
             (run.path / ".writable").unlink()
@@ -89,14 +89,14 @@ class RunDirectory:
         return sorted(wrong + links)
 
     def check_regular_files(self) -> None:
-        if strangers := self.unexpected_entries():
+        if unexpected := self.unexpected_entries():
             accepted = "accepted are plain files and directories, and no links, pipes or devices"
-            raise CorruptRunError(f"{strangers[0]} is not what a run leaves there: {accepted}")
+            raise CorruptRunError(f"{unexpected[0]} is not what a run leaves there: {accepted}")
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def acquire_lock(self) -> Iterator[None]:
         """Keeps other processes out; the kernel lets go of the lock however this one ends."""
-        with writing(str(self.path)):
+        with translate_os_errors(str(self.path)):
             file = self.lock.open("a+")
         with file:
             try:
@@ -170,7 +170,7 @@ def _with_todays_names(row: dict) -> dict:
     return {FORMER_NAMES.get(name, name): value for name, value in row.items()}
 
 
-def _unused(parent: Path, name: str) -> Path:
+def _choose_unused(parent: Path, name: str) -> Path:
     safe = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in name)
     stem = f"{safe}-{time.strftime('%Y%m%d-%H%M%S')}"
     path, number = parent / stem, 1

@@ -13,7 +13,7 @@ from spo.runs.directory import RunDirectory
 from spo.runs.record import RunRecord
 from spo.runtime.files import LARGEST_LOG, read_bounded
 
-Finding = tuple[bool, str]
+Check = tuple[bool, str]
 """Whether all is well, and a sentence."""
 
 
@@ -22,43 +22,43 @@ def examine(run: str | os.PathLike) -> bool:
     directory = RunDirectory(run)
     if not os.path.isdir(directory.path):
         raise CorruptRunError(f"{run} is not a directory; accepted is the directory of a run")
-    findings = list(all_findings(directory))
-    for is_well, sentence in findings:
-        print(f"{'ok     ' if is_well else 'PROBLEM'}  {printable(sentence)}")
-    print(printable(advice(directory, findings)))
-    return all(is_well for is_well, _ in findings)
+    checks = list(all_checks(directory))
+    for is_ok, sentence in checks:
+        print(f"{'ok     ' if is_ok else 'PROBLEM'}  {printable(sentence)}")
+    print(printable(advice(directory, checks)))
+    return all(is_ok for is_ok, _ in checks)
 
 
-def all_findings(run: RunDirectory) -> Iterator[Finding]:
+def all_checks(run: RunDirectory) -> Iterator[Check]:
     yield _config(run)
     yield _status(run)
     for path in run.logs:
         if path.exists():
             yield _log(path)
     yield from _checkpoints(run)
-    yield from _remains(run)
+    yield from _leftovers(run)
     for path in run.unexpected_entries():
         yield False, f"{path.relative_to(run.path)}: it is not what a run leaves there"
     if run.policy.exists():
         yield _policy(run)
 
 
-def advice(run: RunDirectory, findings: list[Finding]) -> str:
+def advice(run: RunDirectory, checks: list[Check]) -> str:
     """The one thing to do next."""
-    if holder := run.lock_owner():
-        return f"the run is going on ({holder}): nothing to do"
+    if owner := run.lock_owner():
+        return f"the run is going on ({owner}): nothing to do"
     if run.unexpected_entries():
         return "nothing is resumed or evaluated here before what no run leaves is gone"
     state, good = _state(run), _good_checkpoints(run)
-    if not findings[0][0] and not good:
+    if not checks[0][0] and not good:
         return "nothing here can be resumed: start the run again"
     if state == "finished":
-        return "the run is finished" if all(ok for ok, _ in findings) else "what can still be had is marked ok"
+        return "the run is finished" if all(ok for ok, _ in checks) else "what can still be had is marked ok"
     origin = f"iteration {int(good[0].name)}" if good else "the start: there is no good checkpoint"
     return f"spo resume {run.path} continues from {origin}"
 
 
-def _config(run: RunDirectory) -> Finding:
+def _config(run: RunDirectory) -> Check:
     try:
         settings = RunRecord.read(run).settings
         return True, f"config.json: {settings['env']}, {settings['objective']}, seed {settings['seed']}"
@@ -67,23 +67,23 @@ def _config(run: RunDirectory) -> Finding:
         return False, f"config.json: {error}; {remedy}"
 
 
-def _status(run: RunDirectory) -> Finding:
+def _status(run: RunDirectory) -> Check:
     try:
-        return _told_status(run, run.read_status())
+        return _describe_status(run, run.read_status())
     except (SpoError, LookupError, TypeError) as error:
         return False, f"status.json: {error}; resuming writes it again"
 
 
-def _told_status(run: RunDirectory, status: dict) -> Finding:
-    state, holder = status.get("state"), run.lock_owner()
-    if state == "running" and not holder:
+def _describe_status(run: RunDirectory, status: dict) -> Check:
+    state, owner = status.get("state"), run.lock_owner()
+    if state == "running" and not owner:
         return False, f"status.json: the run was killed after iteration {status['iteration']}"
     reason = f" ({status['reason']})" if status.get("reason") else ""
     exact = "" if status.get("exact", True) else f"; not exact: {'; '.join(status['departures'])}"
     return state != "failed", f"status.json: {state or 'not begun'}{reason}{exact}"
 
 
-def _log(path: Path) -> Finding:
+def _log(path: Path) -> Check:
     try:
         lines = read_bounded(path, LARGEST_LOG).splitlines(keepends=True)
     except (OSError, ValueError) as error:
@@ -96,7 +96,7 @@ def _log(path: Path) -> Finding:
     return True, f"{path.name}: {len(lines)} rows"
 
 
-def _checkpoints(run: RunDirectory) -> Iterator[Finding]:
+def _checkpoints(run: RunDirectory) -> Iterator[Check]:
     for path in checkpoint.list_checkpoints(run):
         try:
             checkpoint.read(run, path)
@@ -106,17 +106,17 @@ def _checkpoints(run: RunDirectory) -> Iterator[Finding]:
 
 
 def _good_checkpoints(run: RunDirectory) -> list[Path]:
-    return [path for path, (is_well, _) in zip(checkpoint.list_checkpoints(run), _checkpoints(run)) if is_well]
+    return [path for path, (is_ok, _) in zip(checkpoint.list_checkpoints(run), _checkpoints(run)) if is_ok]
 
 
-def _remains(run: RunDirectory) -> Iterator[Finding]:
+def _leftovers(run: RunDirectory) -> Iterator[Check]:
     for path in checkpoint.leftovers(run):
         yield True, f"{path.name}: left by a process that was killed; resuming removes it"
     for path in sorted(run.checkpoints.glob(checkpoint.DAMAGED + "*")):
         yield True, f"{path.name}: set aside as damaged; it can be deleted"
 
 
-def _policy(run: RunDirectory) -> Finding:
+def _policy(run: RunDirectory) -> Check:
     try:
         load_policy(run.policy)
         return True, "policy: loads"

@@ -15,7 +15,7 @@ from spo.models.policy_files import load_newest_policy
 from spo.runs.directory import RunDirectory
 from spo.runs.hub import is_address, load_from_hub
 from spo.runs.record import RunRecord, check_wrappers_repeated
-from spo.runtime.files import write_json, writing
+from spo.runtime.files import translate_os_errors, write_json
 
 
 def load(run: str | os.PathLike, encoder: str | None = None) -> Policy:
@@ -59,7 +59,7 @@ def evaluate(
     policy = load(run, encoder)
     maker = env_maker(config_from_dict(settings), env)
     result = evaluate_policy(policy, maker, episodes, seed, deterministic, video, max_steps, on_step)
-    with writing(str(directory.evaluation)):
+    with translate_os_errors(str(directory.evaluation)):
         write_json(directory.evaluation, result.as_json())
     return result
 

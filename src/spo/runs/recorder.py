@@ -27,11 +27,11 @@ class Recorder:
         self,
         training: Trainer,
         directory: RunDirectory,
-        boundary: Snapshot | None = None,
+        snapshot: Snapshot | None = None,
         loggers: Sequence[Logger] = (),
     ):
         self.training, self.directory, self.config = training, directory, training.config
-        self.boundary, self.published = boundary, boundary.iteration if boundary else 0
+        self.snapshot, self.published = snapshot, snapshot.iteration if snapshot else 0
         self.loggers = [*self._own_loggers(), *loggers]
         prune_samples(directory.ratio_samples, self.published, self.config.watch_ratios, self.config.iterations)
 
@@ -59,23 +59,23 @@ class Recorder:
                 logger.write(row, episodes)
         self._keep_ratios()
         if self.training.can_resume_here:
-            self.boundary = Snapshot(self.training.iteration, self.training.state(), self.directory.log_sizes())
+            self.snapshot = Snapshot(self.training.iteration, self.training.state(), self.directory.log_sizes())
             if self._is_due():
                 self.checkpoint()
         self.write_status("running")
 
     def checkpoint(self) -> None:
-        """Publishes the newest boundary, unless it is on the disk already."""
-        if self.boundary and self.boundary.iteration > self.published:
+        """Publishes the newest snapshot, unless it is on the disk already."""
+        if self.snapshot and self.snapshot.iteration > self.published:
             with self.training.timer("checkpoint"):
-                save_checkpoint(self.directory, self.boundary, self.config.keep, self._save_policy)
-            self.published = self.boundary.iteration
+                save_checkpoint(self.directory, self.snapshot, self.config.keep, self._save_policy)
+            self.published = self.snapshot.iteration
 
     def _save_policy(self, folder: Path) -> None:
-        save_policy(self.training.policy_at(self.boundary.state), folder)
+        save_policy(self.training.policy_at(self.snapshot.state), folder)
 
     def _is_due(self) -> bool:
-        """At the first boundary in every `checkpoint_every` iterations at which the run can resume."""
+        """At the first snapshot in every `checkpoint_every` iterations at which the run can resume."""
         every, iteration = self.config.checkpoint_every, self.training.iteration
         return bool(every) and iteration // every > self.published // every
 
@@ -87,7 +87,7 @@ class Recorder:
         self.write_status("finished" if is_whole else "interrupted", None if is_whole else "ended by its callback")
 
     def stop(self, error: BaseException) -> BaseException:
-        """Saves the last boundary and says why the run ended; the error as a user should see it."""
+        """Saves the last snapshot and says why the run ended; the error as a user should see it."""
         is_asked = isinstance(error, KeyboardInterrupt | SystemExit)
         if isinstance(error, OSError):
             error = write_error(self.directory.path, error)
@@ -118,8 +118,8 @@ class Recorder:
                 "iteration": training.iteration,
                 "env_steps": training.collector.env_steps,
                 "checkpoint": self.published,
-                "exact": not training.departures,
-                "departures": training.departures,
+                "exact": not training.inexact_reasons,
+                "departures": training.inexact_reasons,
             }
         )
 

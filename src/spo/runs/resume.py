@@ -46,64 +46,64 @@ def resume(
     """
     directory = RunDirectory.open(run)
     with lock_run(directory), signals.install_handlers():
-        boundary, told = checkpoint.load_newest(directory)
+        snapshot, warnings = checkpoint.load_newest(directory)
         checkpoint.remove_leftovers(directory)
-        record = _config_record(directory, told)
-        for line in told:
+        record = _config_record(directory, warnings)
+        for line in warnings:
             _warn(line)
         if _is_finished(directory, record) and steps is None:
-            return _finished_run(directory, encoder, quiet)
+            return _report_finished(directory, encoder, quiet)
         env = _import_class(record, env)
         check_wrappers_repeated(record.settings, wrapper)
-        config, changes = _resumed_config(record, env, objective, encoder, steps, boundary)
+        config, changes = _resume_config(record, env, objective, encoder, steps, snapshot)
         training = Trainer(dataclasses.replace(config, quiet=quiet), env_maker(config, env))
         try:
-            return _resumed(training, directory, record, boundary, changes, callback, loggers)
+            return _continue_run(training, directory, record, snapshot, changes, callback, loggers)
         finally:
             training.envs.close()
 
 
-def _resumed(
+def _continue_run(
     training: Trainer,
     directory: RunDirectory,
     record: RunRecord,
-    boundary: Snapshot | None,
+    snapshot: Snapshot | None,
     changes: list[str],
     callback: Callback | None,
     loggers: Sequence[Logger],
 ) -> Run:
-    start = f"from iteration {boundary.iteration}" if boundary else "from the start: there is no checkpoint yet"
+    start = f"from iteration {snapshot.iteration}" if snapshot else "from the start: there is no checkpoint yet"
     announce(training.config, f"resumes {start}, {describe_backend(training)}")
     _take_recorded_path(training, directory, record)
-    if boundary:
-        _restore(training, boundary)
-        known = len(boundary.state["departures"])
-        training.departures += changes
-        for line in training.departures[known:]:
+    if snapshot:
+        _restore(training, snapshot)
+        known = len(snapshot.state["departures"])
+        training.inexact_reasons += changes
+        for line in training.inexact_reasons[known:]:
             _warn(f"not exact from here: {line}")
-    checkpoint.truncate_logs(directory, boundary.logs if boundary else {})
-    checkpoint.drop_final_policy(directory, boundary)
+    checkpoint.truncate_logs(directory, snapshot.logs if snapshot else {})
+    checkpoint.drop_final_policy(directory, snapshot)
     directory.summary()  # logs that cannot be read are better told now than after the last iteration
     if record.settings["steps"] != training.config.steps:
         _record_new_length(directory, record, training)
-    recorder = Recorder(training, directory, boundary, loggers)
+    recorder = Recorder(training, directory, snapshot, loggers)
     recorder.rewind()
     return run_to_completion(training, recorder, callback)
 
 
-def _restore(training: Trainer, boundary: Snapshot) -> None:
+def _restore(training: Trainer, snapshot: Snapshot) -> None:
     try:
-        checkpoint.check_alike(boundary.state, training.state())
-        training.restore(boundary.state)
+        checkpoint.check_alike(snapshot.state, training.state())
+        training.restore(snapshot.state)
     except (LookupError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:
-        raise CorruptRunError(f"checkpoint {boundary.iteration} does not fit this run: {error}")
+        raise CorruptRunError(f"checkpoint {snapshot.iteration} does not fit this run: {error}")
 
 
 def _warn(line: str) -> None:
     print(f"warning: {printable(line)}", file=sys.stderr, flush=True)
 
 
-def _config_record(directory: RunDirectory, told: list[str]) -> RunRecord:
+def _config_record(directory: RunDirectory, warnings: list[str]) -> RunRecord:
     """config.json; if it is damaged, a checkpoint's copy takes its place."""
     try:
         return RunRecord.read(directory)
@@ -112,11 +112,11 @@ def _config_record(directory: RunDirectory, told: list[str]) -> RunRecord:
         if not copies:
             why = "and there is no checkpoint to restore it from"
             raise CorruptRunError(f"{directory.config} is damaged ({error}), {why}")
-        told.append(f"config.json is damaged ({error}); it is restored from checkpoint {copies[0].name}")
-        return _restored_record(directory, copies[0])
+        warnings.append(f"config.json is damaged ({error}); it is restored from checkpoint {copies[0].name}")
+        return _restore_record(directory, copies[0])
 
 
-def _restored_record(directory: RunDirectory, copy: Path) -> RunRecord:
+def _restore_record(directory: RunDirectory, copy: Path) -> RunRecord:
     content = checkpoint.config_copy(copy)
     try:
         record = RunRecord.parse(content)
@@ -135,34 +135,34 @@ def _is_finished(directory: RunDirectory, record: RunRecord) -> bool:
     return status.get("state") == "finished" and is_whole and (directory.policy / "policy.json").exists()
 
 
-def _finished_run(directory: RunDirectory, encoder: str | None, quiet: bool) -> Run:
+def _report_finished(directory: RunDirectory, encoder: str | None, quiet: bool) -> Run:
     if not quiet:
         print(f"{directory.path} is finished; --steps with a larger number continues it", file=sys.stderr)
     return Run(directory.path, load_policy(directory.path, encoder), directory.summary())
 
 
-def _resumed_config(
+def _resume_config(
     record: RunRecord,
     env: str | MakeEnv | None,
     objective: str | None,
     encoder: str | None,
     steps: int | str | None,
-    boundary: Snapshot | None,
+    snapshot: Snapshot | None,
 ) -> tuple[Config, list[str]]:
     """The recorded settings with the recorded path, and in what the run will not be exact."""
     resolved, settings = record.resolved, dict(record.settings)
     _check_repeated(record, env, objective, encoder)
-    changes = _changed_surroundings(record)
+    changes = _list_changes(record)
     if steps is not None:
         settings["steps"] = coerce({"steps": steps})["steps"]
         changes.append(f"its length was changed from {record.settings['steps']:,} to {settings['steps']:,} steps")
     path = {"backend": resolved.backend, "threads": resolved.threads, "rebuild_every": resolved.rebuild_every}
     if resolved.update:
         path["compile"] = "on" if resolved.update == "compiled" else "off"
-    if boundary:
+    if snapshot:
         path["init_from"] = None  # its weights are in the checkpoint
     config = validate(config_from_dict(settings | path))
-    done = boundary.iteration if boundary else 0
+    done = snapshot.iteration if snapshot else 0
     if steps is not None and config.iterations <= done:
         made = f"{done * config.batch_size:,}"
         raise ConfigError(f"--steps {steps} is not accepted: this run has made {made} steps already")
@@ -196,7 +196,7 @@ def _check_repeated(record: RunRecord, env: str | MakeEnv | None, objective: str
         raise ConfigError(f"this run's environment was made by {settings['env']}: pass it as spo.resume(run, env=...)")
 
 
-def _changed_surroundings(record: RunRecord) -> list[str]:
+def _list_changes(record: RunRecord) -> list[str]:
     then = record.versions | record.machine
     now = versions() | machine()
     changed = [name for name in then if then[name] != now.get(name)]

@@ -93,7 +93,7 @@ def choose_update_path(training: Trainer) -> tuple[str, str]:
 def lock_run(directory: RunDirectory) -> Iterator[None]:
     """No other process works on the run meanwhile, and a full or read-only disk is told in a sentence."""
     try:
-        with directory.locked():
+        with directory.acquire_lock():
             yield
     except OSError as error:
         raise write_error(directory.path, error) from error
@@ -115,10 +115,10 @@ def run_to_completion(training: Trainer, recorder: Recorder, callback: Callback 
             training.fit(recorder.record, callback)
             recorder.finish()
     except BaseException as error:
-        told = recorder.stop(error)
-        if told is error:
+        raised = recorder.stop(error)
+        if raised is error:
             raise
-        raise told from error
+        raise raised from error
     finally:
         recorder.close()
     summary = directory.summary()

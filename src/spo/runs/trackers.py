@@ -56,8 +56,8 @@ class WandbTracker:
     def __init__(self, run: TrackedRun):
         import wandb
 
-        told = {"project": os.environ.get("WANDB_PROJECT", PROJECT), "name": run.name, "group": run.group}
-        self.run = wandb.init(**told, config=dict(run.settings), id=run.known_id, resume="allow")
+        arguments = {"project": os.environ.get("WANDB_PROJECT", PROJECT), "name": run.name, "group": run.group}
+        self.run = wandb.init(**arguments, config=dict(run.settings), id=run.known_id, resume="allow")
         self.id = self.run.id
 
     def log(self, metrics: Row, step: int) -> None:

@@ -36,10 +36,10 @@ def read_json(path: Path) -> dict:
 
 def parse_json(content: str | bytes) -> object:
     """JSON as it is written here: every number finite, no name twice."""
-    return json.loads(content, object_pairs_hook=_named_once, parse_float=_finite, parse_constant=_finite)
+    return json.loads(content, object_pairs_hook=_refuse_duplicates, parse_float=_finite, parse_constant=_finite)
 
 
-def _named_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     values = dict(pairs)
     if len(values) < len(pairs):
         raise ValueError("a name stands twice in it")
@@ -113,7 +113,7 @@ def sync(path: Path) -> None:
 
 
 @contextmanager
-def writing(what: str) -> Iterator[None]:
+def translate_os_errors(what: str) -> Iterator[None]:
     """Turn OSError into a SpoError of one line."""
     try:
         yield
@@ -133,7 +133,7 @@ def read_rows(path: Path) -> list[dict]:
         if path.exists():
             content = read_bounded(path, LARGEST_LOG)
         else:
-            content = unpacked(packed, LARGEST_LOG) if packed.exists() else b""
+            content = unpack(packed, LARGEST_LOG) if packed.exists() else b""
         return [dict(json.loads(line)) for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
     except (OSError, EOFError, ValueError, TypeError, RecursionError) as error:
         raise CorruptRunError(f"{path} cannot be read: {error}")
@@ -144,7 +144,7 @@ def packed_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.gz")
 
 
-def unpacked(path: Path, largest: int) -> bytes:
+def unpack(path: Path, largest: int) -> bytes:
     """No more than so many bytes, whatever a small file promises."""
     packed = read_bounded(path, largest)
     if not packed:

@@ -14,11 +14,11 @@ def generator(seed: int, purpose: str, *index: int) -> np.random.Generator:
     return np.random.default_rng(_sequence(seed, purpose, *index))
 
 
-def derived_seed(seed: int, purpose: str, *index: int) -> int:
+def derive_seed(seed: int, purpose: str, *index: int) -> int:
     """A seed for a library that wants an integer: 32 bits, because many environments accept no more."""
     return int(_sequence(seed, purpose, *index).generate_state(1)[0])
 
 
 def episode_seed(seed: int, env: int, episode: int) -> int:
     """Each episode has a seed of its own, hashed so that runs with neighbouring seeds share no stream."""
-    return derived_seed(seed, "episode", env, episode)
+    return derive_seed(seed, "episode", env, episode)

@@ -21,7 +21,7 @@ from spo.algorithms.metrics import ratio_statistics
 from spo.models.distributions import Gaussian
 from spo.models.networks import ActorCritic, FlatParameters
 from spo.objectives import OBJECTIVES, Objective
-from spo.runtime.seeding import derived_seed, generator
+from spo.runtime.seeding import derive_seed, generator
 from spo.spaces import ObservationLayout
 
 NAMES = ("ppo-clip", "spo", "simple")
@@ -68,7 +68,7 @@ class Problem:
     def draw(cls, seed: int, samples: int) -> "Problem":
         draw, distribution = generator(seed, "toy"), Gaussian(gym.spaces.Box(-1, 1, (ACTION_SIZE,)))
         layout = ObservationLayout(gym.spaces.Box(-np.inf, np.inf, (STATE_SIZE,)))
-        network = ActorCritic(layout, distribution, HIDDEN, (), "tanh", seed=derived_seed(seed, "toy network"))
+        network = ActorCritic(layout, distribution, HIDDEN, (), "tanh", seed=derive_seed(seed, "toy network"))
         parameters = FlatParameters(network)
         state, advantage = (
             torch.from_numpy(draw.standard_normal(shape, dtype=np.float32))

@@ -99,7 +99,7 @@ def follow_samples(recorded: RecordedRatios) -> tuple[np.ndarray, np.ndarray]:
     return np.vstack([np.zeros(len(chosen)), deviation]), recorded.advantage[:, chosen]
 
 
-def _draw_frame(axis, recorded: RecordedRatios, told: str) -> None:
+def _draw_frame(axis, recorded: RecordedRatios, caption: str) -> None:
     """The bounds, the title, and what the numbers of all samples say."""
     for bound in (-recorded.epsilon, recorded.epsilon):
         axis.axhline(bound, color="black", linewidth=0.9, linestyle="--")
@@ -107,7 +107,7 @@ def _draw_frame(axis, recorded: RecordedRatios, told: str) -> None:
     axis.set_xlabel(f"epoch of iteration {recorded.iteration}")
     if len(recorded.ratio) <= 12:
         axis.set_xticks(range(1, len(recorded.ratio) + 1))
-    axis.text(0.02, 0.98, told, transform=axis.transAxes, va="top", fontsize=8)
+    axis.text(0.02, 0.98, caption, transform=axis.transAxes, va="top", fontsize=8)
 
 
 def scatter_samples(recorded: RecordedRatios) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

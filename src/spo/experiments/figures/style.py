@@ -7,7 +7,7 @@ from itertools import cycle
 from pathlib import Path
 
 from spo.errors import SpoError
-from spo.runtime.files import writing
+from spo.runtime.files import translate_os_errors
 
 BLUE, VERMILION, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"
 SKY, PURPLE, BLACK, GREY = "#56B4E9", "#CC79A7", "#000000", "#7F7F7F"
@@ -167,7 +167,7 @@ def save(figure, name: str, out: Path, formats: tuple[str, ...] = FORMATS) -> li
     paths = [out / f"{name}.{ending}" for ending in formats]
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
     try:
-        with writing(f"--out {out}"):
+        with translate_os_errors(f"--out {out}"):
             out.mkdir(parents=True, exist_ok=True)
             for path, ending in zip(paths, formats):
                 figure.savefig(path, dpi=150, bbox_inches="tight", metadata=dates[ending])

@@ -43,7 +43,14 @@ def ended_curve(results: Results, task: str, variant: str, points: int) -> Drawn
 def note_of(results: Results, *more: str) -> str:
     """What is said under a figure: what is reduced or missing, what is drawn, how it was trained and kept."""
     behaviour = "the authors' behaviour (--paper)" if results.plan.settings.get("paper") else "default behaviour"
-    parts = (results.plan.note, _unfinished(results), _without_episode(results), *more, behaviour, _origin(results))
+    parts = (
+        results.plan.note,
+        _missing_runs(results),
+        _without_episode(results),
+        *more,
+        behaviour,
+        _origin(results),
+    )
     return " · ".join(part for part in parts if part)
 
 
@@ -51,11 +58,11 @@ def _origin(results: Results) -> str:
     return f"from {results.origin}" if results.origin else ""
 
 
-def _unfinished(results: Results) -> str:
+def _missing_runs(results: Results) -> str:
     missing = [run for run in results.runs.values() if run.state != "finished"]
     failed = len(results.failures())
-    told = f" ({failed} of them failed)" if failed else ""
-    return f"{len(missing)} of {len(results.runs)} runs unfinished{told}" if missing else ""
+    remark = f" ({failed} of them failed)" if failed else ""
+    return f"{len(missing)} of {len(results.runs)} runs unfinished{remark}" if missing else ""
 
 
 def _without_episode(results: Results) -> str:
@@ -69,8 +76,8 @@ def last_share(results: Results) -> str:
     """Over what a run's return is taken, and where that was too little."""
     runs = [run for run in results.runs.values() if run.state == "finished" and run.summary["return"] is not None]
     short = sum(run.summary["return_from_last_episodes"] for run in runs)
-    told = f" (of {short} runs their last 8 episodes, because fewer ended there)" if short else ""
-    return f"returns over the last {100 * results.plan.final_fraction:g} % of the steps{told}"
+    remark = f" (of {short} runs their last 8 episodes, because fewer ended there)" if short else ""
+    return f"returns over the last {100 * results.plan.final_fraction:g} % of the steps{remark}"
 
 
 def seed_count(counts: list[int]) -> str:

@@ -52,14 +52,14 @@ def widths(results: Results) -> Widths:
         }
         for depth in DEPTHS
     }
-    told = "small: runs (x: the median iteration's), large: their mean"
-    note = note_of(results, told, last_share(results), conclusion(verdicts(results)))
+    legend = "small: runs (x: the median iteration's), large: their mean"
+    note = note_of(results, legend, last_share(results), conclusion(verdicts(results)))
     shown = {depth: rows for depth, rows in points.items() if any(_has_points(row) for row in rows.values())}
     return Widths(plan.tasks, styles_for(plan.variants), shown, note)
 
 
 def _points(results: Results, task: str, variant: str) -> Points:
-    finished = [run for run in results.finished(task, variant) if run.has_return]
+    finished = [run for run in results.finished_runs(task, variant) if run.has_return]
     runs = [run for run in finished if "ratio_deviation" in run.history.metrics]
     deviations = np.array([run.history.numbers["metrics"]["ratio_deviation"]["median"] for run in runs])
     return deviations, np.array([run.summary["return"] for run in runs])

@@ -1,7 +1,7 @@
 """Which of the paper's effects the sweep shows again, and which it does not."""
 
 from spo.experiments.agreement import Comparison, Effect, comparisons
-from spo.experiments.report.markup import Html, element, join, label, number, plural, section, signed, table
+from spo.experiments.report.markup import Html, element, join, label, number, plural, section, table, with_sign
 from spo.experiments.results import Results
 
 TITLE = "What agrees with the paper"
@@ -40,15 +40,16 @@ def _count(what: str, effects: list[Effect], where: str) -> Html:
 
 def _row(results: Results, one: Comparison) -> list[object]:
     names = f"{results.plan.label(one.spo)} − {results.plan.label(one.ppo)}"
-    cells = [[_ours(effect), signed(effect.paper), _verdict(effect)] for effect in (one.gain, one.deviation)]
+    cells = [[_ours(effect), with_sign(effect.paper), _verdict(effect)] for effect in (one.gain, one.deviation)]
     return [one.task, names, *cells[0], *cells[1]]
 
 
 def _ours(effect: Effect) -> object:
     if effect.ours is None:
         return "–"
-    ends = [signed(end, effect.ours) for end in (effect.interval.low, effect.interval.high)] if effect.interval else []
-    return join([number(effect.ours, signed(effect.ours)), element("small", f" [{', '.join(ends)}]") if ends else ""])
+    ends = (effect.interval.low, effect.interval.high) if effect.interval else ()
+    interval = ", ".join(with_sign(end, effect.ours) for end in ends)
+    return join([number(effect.ours, with_sign(effect.ours)), element("small", f" [{interval}]") if interval else ""])
 
 
 def _verdict(effect: Effect) -> Html:

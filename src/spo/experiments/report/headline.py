@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from spo.experiments.agreement import difference
-from spo.experiments.report.markup import Html, element, plural, short, signed
+from spo.experiments.report.markup import Html, element, plural, short, with_sign
 from spo.experiments.results import Result, Results
 
 MEANING = (
@@ -68,7 +68,7 @@ def _describe_lead(results: Results, lead: Lead) -> str:
     gap = best - next_best
     if lead.ends is None:
         return f"{words} {label(lead.second)}, but with one seed each this may be chance."
-    ends = f"{signed(gap)}, 95\u00a0% interval {signed(lead.ends[0], gap)} to {signed(lead.ends[1], gap)}"
+    ends = f"{with_sign(gap)}, 95\u00a0% interval {with_sign(lead.ends[0], gap)} to {with_sign(lead.ends[1], gap)}"
     sure = "which is more than chance between these seeds" if lead.is_sure else "so it may be chance"
     return f"{words} {label(lead.second)} ({ends}), {sure}."
 
@@ -114,7 +114,7 @@ def judge_deviations(results: Results) -> str:
 
 
 def _runs_with_bound(results: Results, variant: str) -> list[Result]:
-    return [run for task in results.plan.tasks for run in results.finished(task, variant) if run.epsilon]
+    return [run for task in results.plan.tasks for run in results.finished_runs(task, variant) if run.epsilon]
 
 
 def _is_outside(run: Result) -> bool:

@@ -71,7 +71,7 @@ def short(value: float, like: float | None = None) -> str:
     return text.replace("-", "−")
 
 
-def signed(value: float, like: float | None = None) -> str:
+def with_sign(value: float, like: float | None = None) -> str:
     return ("+" if value > 0 else "") + short(value, like)
 
 

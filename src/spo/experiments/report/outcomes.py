@@ -76,12 +76,12 @@ def _troubles(runs: list[Result]) -> list[Html]:
         if not run.has_return:
             seeds.setdefault(run.state_text, []).append(str(run.cell.seed))
     return [
-        element("div", f"seed{'s' if len(own) > 1 else ''} {', '.join(own)} {_cut(outcome)}", class_="trouble")
+        element("div", f"seed{'s' if len(own) > 1 else ''} {', '.join(own)} {_shorten(outcome)}", class_="trouble")
         for outcome, own in seeds.items()
     ]
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= LONGEST_REASON else text[:LONGEST_REASON] + "…"
 
 

@@ -12,8 +12,8 @@ from spo.experiments.report.markup import Html, element, plural
 from spo.experiments.report.outcomes import curve_section, deviation_section, outcome_section, width_section
 from spo.experiments.report.provenance import (
     command_section,
-    departure_section,
     failure_section,
+    inexact_section,
     mixtures,
     setting_section,
     version_section,
@@ -22,7 +22,7 @@ from spo.experiments.report.scores import score_section
 from spo.experiments.report.verdict import verdict_section
 from spo.experiments.results import Results, curves_csv
 from spo.experiments.sweep import open_sweep_or_run
-from spo.runtime.files import replace_file, writing
+from spo.runtime.files import replace_file, translate_os_errors
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 """Nothing is loaded, and nothing runs."""
@@ -37,7 +37,7 @@ SECTIONS = {
     "failures": ("Failures", failure_section),
     "settings": ("Settings", setting_section),
     "versions": ("Versions", version_section),
-    "departures": ("Not bit-exact", departure_section),
+    "departures": ("Not bit-exact", inexact_section),
     "commands": ("Commands", command_section),
 }
 
@@ -51,7 +51,7 @@ def make_report(directory: Path, out: Path | None = None) -> list[Path]:
     results = Results(open_sweep_or_run(directory))
     tables = {"results.csv": results.csv(), "curves.csv": curves_csv(results)}
     contents = {out: page(results)} | {out.with_name(name): text for name, text in tables.items()}
-    with writing(f"--out {out}"):
+    with translate_os_errors(f"--out {out}"):
         out.parent.mkdir(parents=True, exist_ok=True)
         for path, text in contents.items():
             replace_file(path, text.encode("utf-8", "backslashreplace"), durable=False)

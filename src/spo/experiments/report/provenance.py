@@ -1,4 +1,4 @@
-"""Where the numbers come from: failures, settings, versions, departures, commands."""
+"""Where the numbers come from: failures, settings, versions, exactness, commands."""
 
 import shlex
 from collections.abc import Mapping
@@ -76,7 +76,7 @@ def _words(value: object) -> str:
     return {None: UNSET, True: "yes", False: "no"}[value] if value is None or isinstance(value, bool) else str(value)
 
 
-# Versions and departures
+# Versions and exactness
 
 
 def version_section(results: Results) -> Html:
@@ -102,7 +102,7 @@ def _runs(cells: list[Cell], most: int = 6) -> str:
     return f"{plural(len(cells), 'run')} ({'; '.join(map(str, cells[:most]))}{more})"
 
 
-def departure_section(results: Results) -> Html:
+def inexact_section(results: Results) -> Html:
     """Nothing where every run is to the bit what an uninterrupted one would be."""
     departed = [run for run in results.runs.values() if run.inexact_reasons]
     rows = [[str(run.cell), "; ".join(run.inexact_reasons)] for run in departed]

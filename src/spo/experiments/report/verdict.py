@@ -25,8 +25,8 @@ def verdict_section(results: Results) -> Html:
         for rule, verdict in found.items()
     ]
     caption = join([CRITERION, label(results.plan.note)])
-    told = element("p", conclusion(found).capitalize(), ".")
-    return section("verdict", "Verdict", told, table(["rule", *columns, "verdict"], rows, caption, class_="verdict"))
+    summary = element("p", conclusion(found).capitalize(), ".")
+    return section("verdict", "Verdict", summary, table(["rule", *columns, "verdict"], rows, caption, class_="verdict"))
 
 
 def _cells(standing: Standing | None) -> list[object]:
