@@ -128,7 +128,7 @@ def test_the_figure_shows_deviation_against_return(study):
     for (depth, task), axis in panels.items():
         drawn = {line.get_label(): line for line in axis.lines}
         for rule in ("ppo", "spo", "spo-adaptive-0.1"):
-            runs = study.finished(task, f"{rule}-{depth}")
+            runs = study.finished_runs(task, f"{rule}-{depth}")
             x = np.mean([np.median([row["ratio_deviation"] for row in run.directory.read_metrics()]) for run in runs])
             line = drawn[f"{rule}-{depth}"]
             assert line.get_xdata() == pytest.approx([x])

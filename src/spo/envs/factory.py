@@ -64,7 +64,7 @@ def make_envs(config: Config, maker: EnvMaker, backend: str, threads: int) -> Ve
         workers = threads if threads > 1 else min(config.envs, MOST_WORKERS)
         limits = (config.env_timeout, config.encoder, config.replay_limit)
         return SubprocVecEnv(maker, config.envs, config.seed, workers, *limits)
-    made = maker.made()  # the first environment; a user's callable may have made a whole vector of them
+    made = maker.make_wrapped()  # the first environment; a user's callable may have made a whole vector of them
     if isinstance(made, gym.vector.VectorEnv):
         return WatchdogVecEnv(GymVectorAdapter(made, config.envs, config.seed, config.encoder), config.env_timeout)
     seed, encoder, limit = config.seed, config.encoder, config.replay_limit
