@@ -47,7 +47,7 @@ _MODULES = ("objectives",)
 __all__ = [*_HOME, *_MODULES]
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> object:
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
     if name in _MODULES:

@@ -119,7 +119,7 @@ class Collector:
             buffers["reward"][t], buffers["terminated"][t] = step.reward, step.terminated
             buffers["truncated"][t] = step.truncated
             if step.final_observation is not None:
-                finals += self._truncated_observations(t, step)
+                finals += self._truncated_observations(t, step, step.final_observation)
             self.observation, self.mask = self._normalize(step.observation), self.envs.action_mask
         if value is None:
             buffers["value"][:] = self._values(buffers["observation"])
@@ -174,14 +174,14 @@ class Collector:
         with self.timer("normalising"):
             return self.reward_normalizer(reward, terminated, done).astype(np.float32)
 
-    def _truncated_observations(self, t: int, step: Step) -> list[tuple[int, int, np.ndarray]]:
+    def _truncated_observations(self, t: int, step: Step, final: np.ndarray) -> list[tuple[int, int, np.ndarray]]:
         """(t, n, last observation) of the episodes that a limit cut; their value goes on."""
         if self.count_final_observations:
-            self.observation_normalizer.update(step.final_observation, step.terminated | step.truncated)
+            self.observation_normalizer.update(final, step.terminated | step.truncated)
         if self.truncation == "terminal":
             return []
-        cut = np.flatnonzero(step.truncated & ~step.terminated)
-        normalized = self.observation_normalizer(step.final_observation) if cut.size else ()
+        cut = np.flatnonzero(step.truncated & ~step.terminated).tolist()
+        normalized = self.observation_normalizer(final) if cut else final
         return [(t, n, normalized[n]) for n in cut]
 
     def _normalize(self, observation: np.ndarray) -> np.ndarray:

@@ -5,7 +5,9 @@ which the running statistics normalise, then one-hot choices, then images, flatt
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -44,6 +46,7 @@ class ObservationLayout:
         self.kinds = [_kind(leaf, encoder) for _, leaf in self.leaves]
         self.images = tuple(_image(leaf) for (_, leaf), kind in zip(self.leaves, self.kinds) if kind == "image")
         self.is_image = self.kinds == ["image"]
+        self.shape: tuple[int, ...]
         self.is_plain = self.kinds == ["continuous"] and len(self.leaves[0][1].shape) == 1
         self.continuous_size = self._size("continuous")
         self.vector_size = self.continuous_size + self._size("one_hot")
@@ -57,13 +60,13 @@ class ObservationLayout:
             size = f"{math.prod(self.shape):,} numbers; accepted are up to {LARGEST_OBSERVATION:,}"
             raise SpoError(f"observation space {space} is not supported: it holds {size}")
 
-    def pack(self, observation: object) -> np.ndarray:
+    def pack(self, observation: Any) -> np.ndarray:
         """One environment's observation as one array."""
         if self.is_plain:
             return observation
         if self.is_image:
             return self.images[0].channels_first(np.asarray(at(observation, self.leaves[0][0])))
-        parts = {"continuous": [], "one_hot": [], "image": []}
+        parts: dict[str, list[np.ndarray]] = {"continuous": [], "one_hot": [], "image": []}
         images = iter(self.images)
         for (path, leaf), kind in zip(self.leaves, self.kinds):
             value = at(observation, path)
@@ -73,7 +76,7 @@ class ObservationLayout:
             parts[kind].append(np.asarray(flat, dtype=np.float32).ravel())
         return np.concatenate([array for kind in ("continuous", "one_hot", "image") for array in parts[kind]])
 
-    def pack_batch(self, observation: object, count: int) -> np.ndarray:
+    def pack_batch(self, observation: Any, count: int) -> np.ndarray:
         """Pack the observations of `count` environments, in which every array has a leading axis."""
         if self.is_plain:
             return observation
@@ -89,7 +92,7 @@ class ObservationLayout:
         return np.dtype(np.uint8 if leaf.dtype in (np.uint8, np.bool_, np.int8) else np.float32)
 
 
-def _leaves(space: gym.Space, path: tuple):
+def _leaves(space: gym.Space, path: tuple) -> Iterator[tuple[tuple, gym.Space]]:
     """Paths and spaces of everything that is not a Dict or a Tuple, in the spaces' own order."""
     if isinstance(space, gym.spaces.Dict):
         for key, part in space.spaces.items():
@@ -106,7 +109,7 @@ def _leaves(space: gym.Space, path: tuple):
         )
 
 
-def at(observation: object, path: tuple) -> object:
+def at(observation: Any, path: tuple) -> Any:
     """What stands at a path of keys and positions."""
     for key in path:
         observation = observation[key]
@@ -136,7 +139,7 @@ def _part_size(path: tuple, leaf: gym.Space, observation: object) -> int | None:
     return None if value.shape == leaf.shape else value.shape[0]
 
 
-def sample_of(batch: object, index: int) -> object:
+def sample_of(batch: Any, index: int) -> Any:
     """One observation of a batch, in which every array has a leading axis."""
     if isinstance(batch, dict):
         return {key: sample_of(part, index) for key, part in batch.items()}

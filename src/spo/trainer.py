@@ -213,7 +213,7 @@ class Trainer:
         return {
             "iteration": self.iteration,
             "env_steps": self.collector.env_steps,
-            "learning_rate": learning_rate,
+            "learning_rate": stats["learning_rate"] if learning_rate is None else learning_rate,
             **stats,
             "tv": stats["ratio_deviation"] / 2,
             "ratio_deviation_run_max": self.ratio_deviation_run_max,
@@ -260,9 +260,10 @@ class Trainer:
         return self.rebuild_every is None or self.is_at_rebuild
 
     def _interruption_counts(self) -> Row:
-        cut = {} if self.rebuild_every is None else {"episodes_cut": self.episodes_cut}
-        restarts = {"env_restarts": self.collector.env_restarts} if self.config.on_env_error == "restart" else {}
-        return cut | restarts
+        counts: Row = {} if self.rebuild_every is None else {"episodes_cut": self.episodes_cut}
+        if self.config.on_env_error == "restart":
+            counts["env_restarts"] = self.collector.env_restarts
+        return counts
 
     def state(self) -> dict[str, object]:
         """A copy of everything that changes during training: what is not in here is a mistake."""
@@ -308,10 +309,19 @@ class RatioRecord:
 
 def _policy_spec(config: Config, envs: VecEnv) -> PolicySpec:
     spaces = (envs.observation_space, envs.action_space)
-    layers = (config.hidden, config.critic_hidden, config.activation, config.encoder)
     distribution = resolve_distribution(envs.action_space, config.distribution)
     action_scale = resolve_action_scale(envs.action_space, distribution, config.action_scale)
-    return PolicySpec(config.env, config.objective, *spaces, *layers, distribution, action_scale)
+    return PolicySpec(
+        config.env,
+        config.objective,
+        *spaces,
+        config.hidden,
+        config.critic_hidden,
+        config.activation,
+        config.encoder,
+        distribution,
+        action_scale,
+    )
 
 
 def _device(name: str) -> torch.device:

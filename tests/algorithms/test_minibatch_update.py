@@ -304,7 +304,7 @@ def batch_of(run):
     rollout = run.collector.collect()
     masks = (rollout.terminated, rollout.done)
     advantage = gae(rollout.reward, rollout.value, rollout.next_value, *masks, 0.99, 0.95)
-    return rollout, make_batch(rollout, advantage, run.distribution, "cpu", successors=True)
+    return rollout, make_batch(rollout, advantage, run.distribution, "cpu", with_next_step=True)
 
 
 def test_only_what_an_objective_asks_for_is_computed(monkeypatch):
@@ -440,7 +440,7 @@ def test_the_width_in_force_counts_for_ratios_and_the_start_for_values():
     assert stats[0.2]["clip_fraction"] == 1 and stats[0.6]["clip_fraction"] == 0
     assert stats[0.2]["rollback_fraction"] == 0.5 and stats[0.6]["rollback_fraction"] == 0
     assert stats[0.2]["value_loss"] == stats[0.6]["value_loss"]
-    assert run.config.value_clip_range == run.update.loss.value_bound == 0.2
+    assert run.config.value_clip_range == run.update.loss.value_clip_range == 0.2
 
 
 @pytest.mark.parametrize("beta, expected", [(2.0**-160, SMALLEST_BETA), (2.0**20, LARGEST_BETA)])

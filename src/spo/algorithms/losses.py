@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,7 +40,7 @@ def value_loss(value: Tensor, old_value: Tensor, target: Tensor, bound: float | 
     return 0.5 * error.mean()
 
 
-def gradient(function: Callable, variable: Tensor, *arguments) -> tuple[Tensor, object]:
+def gradient(function: Callable[..., Any], variable: Tensor, *arguments: object) -> tuple[Tensor, Any]:
     """Gradient of a scalar function at a variable, and what the function returns beside the scalar.
 
     torch.func is what a fullgraph compilation can trace; plain autograd is a third faster without one.

@@ -6,6 +6,7 @@ the same code.
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +29,7 @@ class GradientStep:
     def __init__(self, loss: Loss | ValueLoss, config: Config):
         self.loss, self.max_norm, self.eps = loss, config.max_grad_norm, config.adam_eps
         self.names = (*loss.statistics, "grad_norm")
-        self.kl_target = config.lr_kl_target if config.lr_schedule == "adaptive-kl" else None
+        self.kl_target = config.lr_kl_target
         self.stop_minibatches = config.bind(config.resolved_objective.stop_minibatches)
 
     def __call__(
@@ -210,12 +211,12 @@ class MinibatchUpdate:
 
     def _adapt(self, stats: dict[str, float]) -> None:
         adapt = self.objective.adapt
-        if adapt is None or "off" in self.config.settings_for(adapt).values():
+        settings: dict[str, Any] = self.config.settings_for(adapt) if adapt else {}
+        if adapt is None or "off" in settings.values():
             return
         (name,) = self.adaptive_values
-        depends_on = inputs_of(adapt)[1:]
-        bound = self.config.bind(adapt)
-        self.adaptive_values[name] = bound(self.adaptive_values[name], *(stats[other] for other in depends_on))
+        known = [stats[other] for other in inputs_of(adapt)[1:]]
+        self.adaptive_values[name] = adapt(self.adaptive_values[name], *known, **settings)
 
 
 def preprocess(loss: Loss | ValueLoss, batch: Batch) -> Batch:

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -28,10 +28,17 @@ def make_objective_field(name: str) -> tuple[str, object, None]:
     return name, Annotated[kind, accepted, tyro.conf.arg(help=help)], None
 
 
-ObjectiveSettings = dataclasses.make_dataclass(
-    "ObjectiveSettings", [make_objective_field(name) for name in OBJECTIVE_SETTINGS], frozen=True, kw_only=True
-)
-ObjectiveSettings.__doc__ = "What the objective takes besides."
+if TYPE_CHECKING:
+
+    @dataclass(frozen=True, kw_only=True)
+    class ObjectiveSettings:
+        """What the objective takes besides."""
+
+else:
+    ObjectiveSettings = dataclasses.make_dataclass(
+        "ObjectiveSettings", [make_objective_field(name) for name in OBJECTIVE_SETTINGS], frozen=True, kw_only=True
+    )
+    ObjectiveSettings.__doc__ = "What the objective takes besides."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,9 +200,7 @@ class Machine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(  # type: ignore[valid-type, misc]
-    Machine, Records, Environments, Networks, Learning, Sources, ObjectiveSettings, Essential
-):
+class Config(Machine, Records, Environments, Networks, Learning, Sources, ObjectiveSettings, Essential):
     """Trains a policy on a Gymnasium environment."""
 
     # A dataclass counts the fields of its last base first: the essential ones come first.
@@ -242,7 +247,7 @@ class Config(  # type: ignore[valid-type, misc]
         """The values of a function's keyword-only parameters."""
         return {name: self.objective_settings[name] for name in settings_of(function)}
 
-    def bind(self, function: Callable | None) -> Callable | None:
+    def bind(self, function: Callable[..., Any] | None) -> Callable[..., Any] | None:
         """Fill the objective's settings into one of its functions."""
         return partial(function, **self.settings_for(function)) if function else None
 

@@ -5,7 +5,7 @@ last observation stands in `final_observation`. The trainer never asks which bac
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import gymnasium as gym
 import numpy as np
@@ -68,14 +68,20 @@ class VecEnv(Protocol):
     observation_space: gym.Space  # of a single environment
     action_space: gym.Space  # of a single environment
     layout: ObservationLayout  # how observations are packed into arrays
-    observation: np.ndarray  # (N, …) the newest, packed, before any normalisation
     action_mask: np.ndarray | None  # (N, P) bool: the actions allowed next; None if the environments have no masks
     steps: int  # of each environment, since the run began
-    progress: Sequence  # the environment and the step under way, for whoever waits for them
-    episodes: EpisodeStatistics | None  # the running episodes, where this process counts them
+    episodes: EpisodeStatistics  # the running episodes, where this process counts them
     stepping_threads: int  # that step environments within this process
     can_use_threads: bool  # whether more threads of this process could step more environments at once
     rebuild_after_steps: int | None  # of each environment: they are made anew then, because they cannot be restored
+
+    @property
+    def observation(self) -> np.ndarray:
+        """The newest observations (N, …), packed, before any normalisation."""
+
+    @property
+    def progress(self) -> Sequence[Any]:
+        """The environment and the step under way, for whoever waits for them."""
 
     def reset(self) -> np.ndarray:
         """Start the first episode everywhere and return its observations (N, …)."""
@@ -86,7 +92,7 @@ class VecEnv(Protocol):
     def state(self) -> dict[str, object]:
         """Return what `restore` needs to bring the environments back to where they stand, in arrays and JSON values."""
 
-    def restore(self, state: dict) -> dict[int, str]:
+    def restore(self, state: dict[str, Any]) -> dict[int, str]:
         """Go back there after a reset; where that cannot be, a new episode starts: return why, by environment."""
 
     def rebuild(self) -> np.ndarray:
@@ -104,25 +110,31 @@ class VecEnvBase:
     """
 
     num_envs: int
+    observation_space: gym.Space
+    action_space: gym.Space
+    layout: ObservationLayout
     observation: np.ndarray
     action_mask: np.ndarray | None = None
     steps = 0
-    episodes: EpisodeStatistics | None = None
+    episodes = EpisodeStatistics(())  # none, where other processes count them
     stepping_threads = 1
     can_use_threads = False
     rebuild_after_steps: int | None = None
 
     @property
-    def progress(self) -> Sequence:
+    def progress(self) -> Sequence[Any]:
         return "of the pool", self.steps
 
     def reset(self) -> np.ndarray:
         raise NotImplementedError
 
+    def step(self, action: np.ndarray) -> Step:
+        raise NotImplementedError
+
     def state(self) -> dict[str, object]:
         return {"steps": self.steps}
 
-    def restore(self, state: dict) -> dict[int, str]:
+    def restore(self, state: dict[str, Any]) -> dict[int, str]:
         self.steps = state["steps"]
         self.observation = self.reset()
         return {index: "its backend cannot restore environments" for index in range(self.num_envs)}

@@ -1,5 +1,7 @@
 """Atari games with the standard pre-processing or the authors', and the wrappers that Gymnasium does not have."""
 
+from typing import Any
+
 import gymnasium as gym
 
 from spo.config.env_ids import SUFFIX, game_of
@@ -9,7 +11,7 @@ INSTALL = "pip install 'simple-policy-optimization[atari]'"
 
 
 def make_atari(
-    env_id: str, full_games: bool = False, noop_max: int = 30, wrappers: str = "standard", **keywords
+    env_id: str, full_games: bool = False, noop_max: int = 30, wrappers: str = "standard", **keywords: object
 ) -> gym.Env:
     """A game with no-op starts, four frames a step (the maximum of the last two), an episode per life, FIRE to start,
     grey 84 × 84 pictures, four of them seen at once. Rewards stay raw: learning clips them, reports do not."""
@@ -59,7 +61,7 @@ class EpisodicLife(gym.Wrapper):
         super().__init__(env)
         self.lives, self.has_lost_life = 0, False
 
-    def step(self, action):
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
         observation, reward, terminated, truncated, info = self.env.step(action)
         lives = self.env.unwrapped.ale.lives()
         self.has_lost_life = 0 < lives < self.lives and not (terminated or truncated)
@@ -67,7 +69,7 @@ class EpisodicLife(gym.Wrapper):
         info = info | {"life_lost": self.has_lost_life}
         return observation, reward, terminated or self.has_lost_life, truncated, info
 
-    def reset(self, *, seed=None, options=None):
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
         """Starts a new game; right after a lost life, one step without action goes on with the old one."""
         if self.has_lost_life:
             self.has_lost_life = False
@@ -83,7 +85,7 @@ class EpisodicLife(gym.Wrapper):
 class FireReset(gym.Wrapper):
     """Presses FIRE after a reset, in games that wait for it."""
 
-    def reset(self, *, seed=None, options=None):
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
         self.env.reset(seed=seed, options=options)
         observation, _, terminated, truncated, info = self.env.step(1)
         return self.env.reset(seed=seed, options=options) if terminated or truncated else (observation, info)
@@ -92,7 +94,7 @@ class FireReset(gym.Wrapper):
 class FireAndMoveReset(gym.Wrapper):
     """Presses FIRE and then action 2 after a reset. What is seen is the second step, also where it ended a life."""
 
-    def reset(self, *, seed=None, options=None):
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
         self.env.reset(seed=seed, options=options)
         for action in (1, 2):
             observation, _, terminated, truncated, info = self.env.step(action)
@@ -108,7 +110,7 @@ class NoopReset(gym.Wrapper):
         super().__init__(env)
         self.most = most
 
-    def reset(self, *, seed=None, options=None):
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
         observation, info = self.env.reset(seed=seed, options=options)
         for _ in range(self.unwrapped.np_random.integers(1, self.most + 1) if self.most > 0 else 0):
             observation, _, terminated, truncated, info = self.env.step(0)

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Mapping
 from functools import partial
 from importlib.util import find_spec
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -54,7 +55,7 @@ class EnvPoolVecEnv(VecEnvBase):
         self.layout = ObservationLayout(self.observation_space, encoder)
         self.episodes = EpisodeStatistics(range(count))
 
-    def _new_pool(self):
+    def _new_pool(self) -> Any:
         """Make the pool that comes after so many rebuilds."""
         return make_pool(self.env_id, self.settings | {"seed": derive_seed(self.seed, "envpool", self.number) % 2**31})
 
@@ -102,7 +103,7 @@ class EnvPoolVecEnv(VecEnvBase):
         self.pool.close()
 
 
-def make_pool(env_id: str, settings: dict[str, object]):
+def make_pool(env_id: str, settings: dict[str, object]) -> Any:
     try:
         import envpool
     except ImportError:
@@ -133,7 +134,7 @@ def has_only_envpool(env_id: str) -> bool:
 class PoolEnv(gym.Env):
     """A single environment of EnvPool, for evaluating what Gymnasium does not have."""
 
-    def __init__(self, env_id: str, **settings):
+    def __init__(self, env_id: str, **settings: object):
         self.make = partial(make_pool, env_id)
         self.settings = {"num_envs": 1, "num_threads": 1} | settings
         self.pool = self.make(self.settings)
@@ -154,7 +155,7 @@ class PoolEnv(gym.Env):
         self.pool.close()
 
 
-def read_spaces(pool) -> tuple[gym.Space, gym.Space]:
+def read_spaces(pool: Any) -> tuple[gym.Space, gym.Space]:
     """A pool's spaces, without Gymnasium's notice that EnvPool rounds its own bounds."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*precision lowered by casting")

@@ -37,9 +37,9 @@ class GymVectorAdapter(VecEnvBase):
         self._start("vector", self.steps)
         return {index: "a vector environment cannot be restored" for index in range(self.num_envs)}
 
-    def _start(self, *purpose: str | int) -> np.ndarray:
+    def _start(self, purpose: str, *index: int) -> np.ndarray:
         self.episodes.clear()
-        observation, info = self.vector.reset(seed=derive_seed(self.seed, *purpose))
+        observation, info = self.vector.reset(seed=derive_seed(self.seed, purpose, *index))
         if "action_mask" in info:
             check_maskable(self.action_space)
             raise EnvError("action masks of a vector environment are not read; make single environments instead")

@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import gymnasium as gym
 
@@ -27,31 +28,29 @@ class EnvMaker:
     on_error: str = "stop"  # or "restart": what to do with one that raises in a step
     wrappers: tuple[str, ...] = ()  # module:Class, each followed by its arguments as key=value
 
-    def __call__(self, full_games: bool = False, **keywords) -> gym.Env:
+    def __call__(self, full_games: bool = False, **keywords: Any) -> gym.Env:
         """One environment, or a refusal."""
         return check_env(self.make_wrapped(full_games, **keywords))
 
-    def make_wrapped(self, full_games: bool = False, **keywords) -> object:
+    def make_wrapped(self, full_games: bool = False, **keywords: Any) -> object:
         """What the id or the callable makes, in its wrappers."""
         made = self._bare(full_games, **keywords)
         for name, arguments in read_wrappers(self.wrappers):
             made = wrap(check_env(made), name, arguments)
         return made
 
-    def _bare(self, full_games: bool, **keywords) -> object:
-        keywords = {**self.env_arg, **keywords}
-        if callable(self.env):
-            return _name_failure(lambda: self.env(**keywords), getattr(self.env, "__name__", repr(self.env)))
-        if is_atari(self.env):
-            return _name_failure(
-                lambda: make_atari(self.env, full_games, wrappers=self.atari_wrappers, **keywords), self.env
-            )
-        if ":" in self.env and (kind := find_class(self.env)):
-            return _name_failure(lambda: kind(**keywords), self.env)
-        if has_only_envpool(self.env):
-            return _name_failure(lambda: PoolEnv(self.env, **keywords), self.env)
-        with _quiet(self.env):
-            return _name_failure(lambda: gym.make(self.env, disable_env_checker=True, **keywords), self.env)
+    def _bare(self, full_games: bool, **keywords: Any) -> object:
+        keywords, env = {**self.env_arg, **keywords}, self.env
+        if callable(env):
+            return _name_failure(lambda: env(**keywords), getattr(env, "__name__", repr(env)))
+        if is_atari(env):
+            return _name_failure(lambda: make_atari(env, full_games, wrappers=self.atari_wrappers, **keywords), env)
+        if ":" in env and (kind := find_class(env)):
+            return _name_failure(lambda: kind(**keywords), env)
+        if has_only_envpool(env):
+            return _name_failure(lambda: PoolEnv(env, **keywords), env)
+        with _quiet(env):
+            return _name_failure(lambda: gym.make(env, disable_env_checker=True, **keywords), env)
 
 
 def check_maker(env: object) -> None:
@@ -112,7 +111,8 @@ def check_env(made: object) -> gym.Env:
 
 def is_of_gymnasium(make_env: MakeEnv) -> bool:
     """Whether it makes an environment that Gymnasium itself registers, which every process can make."""
-    known = gym.registry.get(make_env.env) if isinstance(getattr(make_env, "env", None), str) else None
+    name = getattr(make_env, "env", None)
+    known = gym.registry.get(name) if isinstance(name, str) else None
     return known is not None and str(known.entry_point).startswith("gymnasium.")
 
 

@@ -124,11 +124,13 @@ class StepThread:
     """A thread that does a piece of work whenever it is told to."""
 
     def __init__(self, work: Callable[[Iterator], None]):
-        self.work, self.job, self.error = work, None, None
+        self.work = work
+        self.job: Iterator | None = None  # which ends the thread
+        self.error: Exception | None = None
         self.has_begun, self.has_ended = threading.Semaphore(0), threading.Semaphore(0)
         threading.Thread(target=self._live, daemon=True).start()
 
-    def begin(self, job: Iterator) -> None:
+    def begin(self, job: Iterator | None) -> None:
         self.job = job
         self.has_begun.release()
 

@@ -12,6 +12,8 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
 
 import numpy as np
 
@@ -37,12 +39,13 @@ class SharedMemoryVecEnv(VecEnvBase):
         self.own, self.helpers = own, helpers
         self.num_envs = own.num_envs + sum(helper.count for helper in helpers)
         self.observation_space, self.action_space, self.layout = own.observation_space, own.action_space, own.layout
-        self.busy = own
+        self.busy: SyncVecEnv | SharedMemoryWorker = own
 
     @property
     def progress(self) -> tuple[int, int]:
         """Environment and step under way, for the watchdog."""
-        return tuple(self.busy.progress)
+        env, step = self.busy.progress
+        return env, step
 
     def await_helpers(self) -> None:
         """Until all have made their environments: starting takes longer than an environment may take to answer."""
@@ -89,7 +92,7 @@ class SharedMemoryVecEnv(VecEnvBase):
         return {index: why for failures, _ in answers for index, why in failures.items()}
 
     @property
-    def observation(self) -> np.ndarray:
+    def observation(self) -> np.ndarray:  # type: ignore[override]  # the workers have theirs
         """The newest observations, before any normalisation."""
         for helper in self.helpers:
             helper.ask("observation")
@@ -102,7 +105,13 @@ class SharedMemoryVecEnv(VecEnvBase):
 
 
 def start_shared_envs(
-    make_env: MakeEnv, own: Callable[[list[int]], SyncVecEnv], count: int, processes: int, *more
+    make_env: MakeEnv,
+    own: Callable[[list[int]], SyncVecEnv],
+    count: int,
+    processes: int,
+    seed: int,
+    encoder: str,
+    replay_limit: int,
 ) -> SharedMemoryVecEnv:
     """Starts the helpers with their shares; `own` makes this process's."""
     shares = [share.tolist() for share in np.array_split(np.arange(count), processes)]
@@ -110,7 +119,8 @@ def start_shared_envs(
     space = copy.deepcopy(mine.observation_space)  # whose generator is not the environment's
     seen = np.asarray(mine.layout.pack(space.sample()))
     sizes = {"observation": (seen.shape, seen.dtype), "action": _action(mine)}
-    envs = SharedMemoryVecEnv(mine, [SharedMemoryWorker(make_env, share, sizes, *more) for share in shares[1:]])
+    workers = [SharedMemoryWorker(make_env, share, sizes, seed, encoder, replay_limit) for share in shares[1:]]
+    envs = SharedMemoryVecEnv(mine, workers)
     try:
         envs.await_helpers()
     except BaseException:
@@ -131,7 +141,16 @@ def _action(envs: SyncVecEnv) -> Size:
 class SharedArrays:
     """Shared memory: the actions that a helper is given, and the outcome of their step."""
 
-    def __init__(self, memory, sizes: dict[str, Size]):
+    action: np.ndarray
+    observation: np.ndarray
+    final_observation: np.ndarray
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    episode: np.ndarray
+    sent: np.ndarray
+
+    def __init__(self, memory: Any, sizes: dict[str, Size]):
         offset = 0
         for name, (shape, dtype) in sizes.items():
             setattr(self, name, np.frombuffer(memory, dtype, math.prod(shape), offset).reshape(shape))
@@ -148,7 +167,7 @@ class Doorbell:
 
     def __init__(self, end: socket.socket, sent: np.ndarray, received: np.ndarray):
         self.end, self.descriptor = end, end.fileno()
-        self.sent, self.received, self.count = memoryview(sent), memoryview(received), 0
+        self.sent, self.received, self.count = sent.data, received.data, 0
         end.setblocking(True)
 
     def notify(self, byte: bytes) -> None:
@@ -173,10 +192,19 @@ class Doorbell:
 class SharedMemoryWorker(Worker):
     """A worker that shares memory with this process."""
 
-    def __init__(self, make_env: MakeEnv, indices: list[int], sizes: dict[str, Size], *more):
+    def __init__(
+        self,
+        make_env: MakeEnv,
+        indices: list[int],
+        sizes: dict[str, Size],
+        seed: int,
+        encoder: str,
+        replay_limit: int,
+    ):
         self.count = len(indices)
-        ends = {"final_observation": sizes["observation"], "episode": ((3,), float)}
-        sizes = sizes | ends | {"reward": ((), float), "terminated": ((), bool), "truncated": ((), bool)}
+        number, flag = np.dtype(float), np.dtype(bool)
+        ends = {"final_observation": sizes["observation"], "episode": ((3,), number)}
+        sizes = sizes | ends | {"reward": ((), number), "terminated": ((), flag), "truncated": ((), flag)}
         sizes = {name: ((self.count, *shape), dtype) for name, (shape, dtype) in sizes.items()}
         sizes["sent"] = ((2, ALIGNED // 8), np.dtype(np.int64))  # here and there, each in a cache line of its own
         context = multiprocessing.get_context("spawn")
@@ -184,7 +212,8 @@ class SharedMemoryWorker(Worker):
         here, there = socket.socketpair()
         self.arrays = SharedArrays(memory, sizes)
         self.doorbell = Doorbell(here, *self.arrays.sent)
-        super().__init__(make_env, indices, *more, target=serve, extra=(there, memory, sizes))
+        extra = (there, memory, sizes)
+        super().__init__(make_env, indices, seed, encoder, replay_limit, target=serve, extra=extra)
         there.close()
 
     def ask(self, request: str, value: object = None) -> None:
@@ -215,7 +244,19 @@ class SharedMemoryWorker(Worker):
         self.doorbell.end.close()
 
 
-def serve(connection, make_env, indices, seed, encoder, progress, replay_limit, parent, end, memory, sizes) -> None:
+def serve(
+    connection: Connection,
+    make_env: MakeEnv,
+    indices: list[int],
+    seed: int,
+    encoder: str,
+    progress: list[int],
+    replay_limit: int,
+    parent: int,
+    end: socket.socket,
+    memory: Any,
+    sizes: dict[str, Size],
+) -> None:
     """A helper's life: steps and answers until it is told to close or its parent is gone."""
     arrays = SharedArrays(memory, sizes)
     doorbell = Doorbell(end, *reversed(arrays.sent))
@@ -231,7 +272,7 @@ def serve(connection, make_env, indices, seed, encoder, progress, replay_limit, 
             envs.close()
 
 
-def _reply(connection, doorbell: Doorbell, arrays: SharedArrays, kind: bytes, answered: tuple) -> None:
+def _reply(connection: Connection, doorbell: Doorbell, arrays: SharedArrays, kind: bytes, answered: tuple) -> None:
     """A step goes through memory; all else, such as numbers that are not of their space's type, as a message."""
     step, mask = answered[:2]
     if kind == STEP and mask is None and not step.restarts and step.observation.dtype == arrays.observation.dtype:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from multiprocessing import util
 from multiprocessing.connection import Connection
+from typing import Any
 
 import numpy as np
 
@@ -69,7 +70,7 @@ class SubprocVecEnv(VecEnvBase):
         return {index: why for failures, _ in answers for index, why in failures.items()}
 
     @property
-    def observation(self) -> np.ndarray:
+    def observation(self) -> np.ndarray:  # type: ignore[override]  # the workers have it
         """The newest observations, before any normalisation."""
         return np.concatenate([observation for observation, _ in self._ask("observation", self.timeout)])
 
@@ -125,7 +126,7 @@ class Worker:
         except OSError:
             pass  # the worker is gone: receive says so, with its exit code
 
-    def receive(self, timeout: float | None) -> object:
+    def receive(self, timeout: float | None) -> Any:
         environment, step = self.progress
         try:
             if not self._has_answered(timeout):
@@ -175,7 +176,7 @@ def serve(
     indices: list[int],
     seed: int,
     encoder: str,
-    progress,
+    progress: list[int],
     replay_limit: int,
     parent: int,
 ) -> None:
@@ -203,7 +204,7 @@ def worker_context(connection: Connection, parent: int) -> Iterator[None]:
         pass
 
 
-def handle_request(envs: SyncVecEnv, request: str, value: object) -> tuple:
+def handle_request(envs: SyncVecEnv, request: str, value: Any) -> tuple:
     if request == "spaces":
         return envs.observation_space, envs.action_space, envs.layout
     answers = {
@@ -225,7 +226,8 @@ def set_parent_death_signal(parent: int, how: signal.Signals) -> None:
 
 
 def join_masks(masks: list[np.ndarray | None]) -> np.ndarray | None:
-    return None if any(mask is None for mask in masks) else np.concatenate(masks)
+    known = [mask for mask in masks if mask is not None]
+    return np.concatenate(known) if len(known) == len(masks) else None
 
 
 def merge_steps(steps: list[Step]) -> Step:

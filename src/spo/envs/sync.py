@@ -4,6 +4,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import NoReturn
 
 import gymnasium as gym
 import numpy as np
@@ -22,7 +23,7 @@ class SyncVecEnv(VecEnvBase):
     An episode is brought back by its seed and the actions executed since: the newest `replay_limit` are remembered.
     """
 
-    progress: list[int] | None = None  # environment and step under way, in memory that others may look at
+    progress: list[int] = []  # environment and step under way, in memory that others may look at
 
     def __init__(
         self,
@@ -30,7 +31,7 @@ class SyncVecEnv(VecEnvBase):
         indices: Iterable[int],
         seed: int,
         encoder: str = "auto",
-        progress: list | None = None,
+        progress: list[int] | None = None,
         first: gym.Env | None = None,
         replay_limit: int = 100_000,
         threads: int = 1,
@@ -57,7 +58,7 @@ class SyncVecEnv(VecEnvBase):
         started = [self._start_episode(index) for index in range(self.num_envs)]
         masks = [mask_of(env, info) for env, (_, info) in zip(self.envs, started)]
         if all(mask is not None for mask in masks):
-            self.action_mask = np.stack(masks)
+            self.action_mask = np.stack([mask for mask in masks if mask is not None])
         self.observation = np.stack([observation for observation, _ in started])
         return self.observation
 
@@ -76,6 +77,7 @@ class SyncVecEnv(VecEnvBase):
         return Step(self.observation, reward, terminated, truncated, final, episodes, restarts)
 
     def _together(self, action: np.ndarray) -> tuple[np.ndarray, ...]:
+        assert self.task is not None
         try:
             observation, reward, terminated = self.task.step(action)
         except Exception as error:
@@ -236,11 +238,11 @@ class SyncVecEnv(VecEnvBase):
 
     def _check_mask(self, index: int, info: dict) -> np.ndarray:
         mask = mask_of(self.envs[index], info)
-        if mask is None or mask.shape != self.action_mask.shape[1:] or not mask.any():
+        if mask is None or self.action_mask is None or mask.shape != self.action_mask.shape[1:] or not mask.any():
             self._fail(index, f"gave the action mask {mask}; accepted is one flag per action, not all of them false")
         return mask
 
-    def _fail(self, index: int, what: str, cause: Exception | None = None):
+    def _fail(self, index: int, what: str, cause: BaseException | None = None) -> NoReturn:
         raise EnvError(f"environment {self.indices[index]} {what} (its step {self.steps})") from cause
 
 

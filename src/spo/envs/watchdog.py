@@ -5,6 +5,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 from spo.envs import Step, VecEnv
 
@@ -23,23 +26,23 @@ class WatchdogVecEnv:
         self.is_closed = threading.Event()
         threading.Thread(target=self._watch, daemon=True).start()
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self.envs, name)
 
-    def reset(self):
+    def reset(self) -> np.ndarray:
         return self._call_timed(self.envs.reset)
 
-    def step(self, action) -> Step:
+    def step(self, action: np.ndarray) -> Step:
         return self._call_timed(self.envs.step, action)
 
-    def rebuild(self):
+    def rebuild(self) -> np.ndarray:
         return self._call_timed(self.envs.rebuild)
 
     def close(self) -> None:
         self.is_closed.set()
         self.envs.close()
 
-    def _call_timed(self, function: Callable, *arguments):
+    def _call_timed(self, function: Callable[..., Any], *arguments: object) -> Any:
         self.started = time.monotonic()
         try:
             return function(*arguments)

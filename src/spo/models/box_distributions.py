@@ -53,10 +53,10 @@ class Squashed(Gaussian):
     def clipped_fraction(self, action: np.ndarray) -> float:
         return 0.0
 
-    def log_prob(self, params: Tensor, action: Tensor) -> Tensor:
+    def log_prob(self, params: Tensor, action: Tensor) -> Tensor:  # type: ignore[override]  # a Gaussian's need no self
         return Gaussian.log_prob(params, action) - _log_slope(action).sum(-1) - self.log_scale
 
-    def entropy(self, params: Tensor) -> Tensor:
+    def entropy(self, params: Tensor) -> Tensor:  # type: ignore[override]
         mean, log_std = params.chunk(2, dim=-1)
         nodes, weights = (params.new_tensor(numbers) for numbers in (self.nodes, self.weights))
         points = mean.unsqueeze(-1) + log_std.exp().unsqueeze(-1) * nodes

@@ -68,7 +68,7 @@ class DistributionDefaults:
     has_log_std = False
     is_continuous = False
 
-    def mask(self, params, mask):
+    def mask(self, params: Tensor | np.ndarray, mask: Tensor | np.ndarray) -> Tensor | np.ndarray:
         raise ConfigError(f"an action mask is not accepted by {type(self).__name__}: the actions must be Categorical")
 
     def clipped_fraction(self, action: np.ndarray) -> float:

@@ -4,6 +4,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -175,7 +176,7 @@ def _blank(shape: tuple[int, ...], dtype: str) -> torch.Tensor:
     return torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
 
 
-def _sizes(name: str, sizes: object) -> tuple[int, ...]:
+def _sizes(name: str, sizes: Any) -> tuple[int, ...]:
     is_list = isinstance(sizes, list) and len(sizes) <= MOST_LAYERS
     if not is_list or not all(type(size) is int and 1 <= size <= LARGEST_LAYER for size in sizes):
         raise ValueError(f"{name} {sizes!r} is not a list of layers")

@@ -57,6 +57,7 @@ def load_newest_policy(path: str | os.PathLike, encoder: str | None = None) -> t
         except Exception as error:  # whatever a damaged file provokes in a parser is damage
             if folder == folders[-1] or folder.parent.parent.name != "checkpoints":
                 raise CorruptRunError(f"the policy in {folder} is damaged: {type(error).__name__}: {error}")
+    raise AssertionError("the last folder is loaded or refused")
 
 
 def _policy_folders(path: Path) -> list[Path]:

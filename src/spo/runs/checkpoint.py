@@ -15,6 +15,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors.numpy import load, save
@@ -39,7 +40,7 @@ ARRAYS, VALUES, CONFIG, MANIFEST, POLICY = "state.safetensors", "state.json", "c
 LARGEST = {ARRAYS: LARGEST_FILE, VALUES: LARGEST_TEXT, CONFIG: LARGEST_TEXT}
 SEPARATOR = "/"
 DAMAGED = "damaged-"
-StateDict = dict[str, object]
+StateDict = dict[str, Any]
 """A nested state: dictionaries with names as keys, and arrays or JSON values as leaves."""
 
 
@@ -110,7 +111,7 @@ def list_checkpoints(run: RunDirectory) -> list[Path]:
 
 def load_newest(run: RunDirectory) -> tuple[Snapshot | None, list[str]]:
     """The newest checkpoint that proves itself, and a sentence for each damaged one, which is set aside."""
-    warnings = []
+    warnings: list[str] = []
     for path in list_checkpoints(run):
         try:
             return read(run, path), warnings
@@ -149,7 +150,7 @@ def config_copy(path: Path) -> bytes:
     return read_bounded(path / CONFIG, LARGEST[CONFIG])
 
 
-def _read_verified(path: Path, entry: Mapping[str, object]) -> bytes:
+def _read_verified(path: Path, entry: Mapping[str, Any]) -> bytes:
     content = read_bounded(path, min(entry["bytes"], LARGEST[path.name]))
     if len(content) != entry["bytes"] or sha256(content) != entry["sha256"]:
         raise ValueError(f"{path.name} does not match its checksum")
@@ -174,7 +175,8 @@ def drop_final_policy(run: RunDirectory, snapshot: Snapshot | None) -> None:
 
 def split(tree: StateDict, path: str = "") -> tuple[dict[str, np.ndarray], StateDict]:
     """The arrays of a tree by their paths, and the tree without them."""
-    arrays, values = {}, {}
+    arrays: dict[str, np.ndarray] = {}
+    values: StateDict = {}
     for name, value in tree.items():
         if isinstance(value, np.ndarray):
             arrays[path + name] = np.ascontiguousarray(value)
@@ -217,8 +219,9 @@ def _kind(value: object) -> str:
 
 def _is_empty(wanted: object, found: object) -> bool:
     """What has no length yet, such as the actions of episodes that just began, may have any."""
-    are_arrays = isinstance(wanted, np.ndarray) and isinstance(found, np.ndarray)
-    return are_arrays and len(wanted) == 0 and wanted.shape[1:] == found.shape[1:]
+    if not isinstance(wanted, np.ndarray) or not isinstance(found, np.ndarray):
+        return False
+    return len(wanted) == 0 and wanted.shape[1:] == found.shape[1:]
 
 
 def truncate_logs(run: RunDirectory, logs: Mapping[str, int]) -> None:

@@ -1,13 +1,13 @@
 """What a run says when it starts and when it ends."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from typing import Any
 
 from rich.console import Console
 
 from spo.algorithms.adam import LARGEST_LEARNING_RATE
-from spo.algorithms.metrics import Row
 from spo.config.config import Config
 from spo.errors import printable
 from spo.objectives import QUADRATIC_KL
@@ -59,7 +59,7 @@ def _warnings(config: Config) -> list[str]:
     return [f"warning: {why}, so adaptive-kl raises the rate to its cap of {LARGEST_LEARNING_RATE:g}; {instead}"]
 
 
-def print_summary(config: Config, summary: Row, directory: RunDirectory) -> None:
+def print_summary(config: Config, summary: Mapping[str, Any], directory: RunDirectory) -> None:
     """What the run came to, and where it is."""
     if config.quiet:
         return

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from spo.config.env_ids import names_module
 from spo.config.validation import check_range, config_from_dict
@@ -25,7 +26,7 @@ def load(run: str | os.PathLike, encoder: str | None = None) -> Policy:
     Runs no code and imports nothing that a file names: an encoder that is a module of yours must be named again.
     """
     if is_address(run):
-        return load_from_hub(run, encoder)
+        return load_from_hub(str(run), encoder)
     policy, folder = load_newest_policy(run, encoder)
     if folder.parent.parent.name == "checkpoints" and folder.parent.name.isdecimal():
         print(f"{run} has not finished: this is its policy after iteration {int(folder.parent.name)}", file=sys.stderr)
@@ -64,14 +65,14 @@ def evaluate(
     return result
 
 
-def _settings(directory: RunDirectory) -> dict[str, object]:
+def _settings(directory: RunDirectory) -> dict[str, Any]:
     try:
         return RunRecord.read(directory).settings
     except (OSError, ValueError, RecursionError) as error:
         raise CorruptRunError(f"{directory.config} is damaged: {error}")
 
 
-def _safe_id(settings: dict[str, object]) -> str:
+def _safe_id(settings: dict[str, Any]) -> str:
     """What names a module would import it: that needs the user's word, not the file's."""
     if names_module([settings["env"], settings["env_arg"]]):
         remedy = "repeat it with --env to allow that"

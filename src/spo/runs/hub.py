@@ -108,7 +108,7 @@ def write_card(directory: RunDirectory, name: str, settings: Mapping[str, Any]) 
     env, objective = settings["env"], settings["objective"]
     results = "".join(f"- {line}\n" for line in _results(directory))
     rows = "".join(f"| {_cell(key)} | {_cell(value)} |\n" for key, value in settings.items())
-    head = {"library_name": "simple-policy-optimization", "pipeline_tag": "reinforcement-learning"}
+    head: dict[str, Any] = {"library_name": "simple-policy-optimization", "pipeline_tag": "reinforcement-learning"}
     head["tags"] = ["reinforcement-learning", "deep-reinforcement-learning", objective, env]
     front = "".join(f"{key}: {json.dumps(value)}\n" for key, value in head.items())  # JSON is YAML
     return f"""---

@@ -132,7 +132,8 @@ class ProgressLogger:
 
     def __init__(self, total_steps: int):
         self.total_steps = total_steps
-        self.returns, self.evaluation = deque(maxlen=20), None
+        self.returns: deque[float] = deque(maxlen=20)
+        self.evaluation: float | None = None
         self.live = Live(console=Console(stderr=True), auto_refresh=False) if sys.stderr.isatty() else None
         self.last_line = time.monotonic()
 
@@ -197,8 +198,9 @@ class TableLogger:
         },
     }
 
-    def __init__(self):
-        self.returns, self.lengths = deque(maxlen=self.EPISODES), deque(maxlen=self.EPISODES)
+    def __init__(self) -> None:
+        self.returns: deque[float] = deque(maxlen=self.EPISODES)
+        self.lengths: deque[float] = deque(maxlen=self.EPISODES)
 
     def write(self, row: Row, episodes: list[Row]) -> None:
         self.rewind([], episodes)

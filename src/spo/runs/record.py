@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from importlib import metadata
+from typing import Any
 
 import torch
 
@@ -34,12 +35,13 @@ class Resolved:
     env_from: str  # "id" or "callable"
 
     @classmethod
-    def read(cls, values: dict[str, object]) -> "Resolved":
+    def read(cls, values: dict[str, Any]) -> "Resolved":
         """From config.json, or ValueError; what only readers of results want may be missing."""
         for name, kind in KINDS.items():
             if not isinstance(values.get(name, ...), kind):
                 raise ValueError(f"its {name} is {values.get(name)!r}")
-        return cls(**{field.name: values.get(field.name) for field in fields(cls)})
+        known: dict[str, Any] = {field.name: values.get(field.name) for field in fields(cls)}
+        return cls(**known)
 
 
 KINDS = {
@@ -62,11 +64,11 @@ LATER_SETTINGS = {"action_scale": "off"}
 class RunRecord:
     """config.json: what was asked for, what was chosen, and with which versions on which machine."""
 
-    settings: dict[str, object]
+    settings: dict[str, Any]
     resolved: Resolved
     versions: dict[str, str]
     machine: dict[str, str | int]
-    lengthened: list[dict[str, int]] = field(default_factory=list)
+    lengthened: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
     def of(cls, training: Trainer) -> "RunRecord":
@@ -135,7 +137,7 @@ def machine() -> dict[str, str | int]:
     }
 
 
-def check_wrappers_repeated(settings: Mapping[str, object], repeated: Sequence[str]) -> None:
+def check_wrappers_repeated(settings: Mapping[str, Any], repeated: Sequence[str]) -> None:
     """Refuse to import wrappers that a file names, unless the user names them too: Gymnasium's own write files."""
     recorded = tuple(settings.get("wrapper", ()))
     if tuple(repeated) != recorded:

@@ -72,6 +72,7 @@ class Recorder:
             self.published = self.snapshot.iteration
 
     def _save_policy(self, folder: Path) -> None:
+        assert self.snapshot is not None
         save_policy(self.training.policy_at(self.snapshot.state), folder)
 
     def _is_due(self) -> bool:

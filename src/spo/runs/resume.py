@@ -171,8 +171,9 @@ def _resume_config(
 
 def _import_class(record: RunRecord, env: str | MakeEnv | None) -> str | MakeEnv | None:
     """What made the run's environments, where the user names it as module:Class; anything else as it was given."""
-    is_of_class = record.resolved.env_from == "callable" and isinstance(env, str)
-    module, separator, name = env.partition(":") if is_of_class else ("", "", "")
+    if not isinstance(env, str) or record.resolved.env_from != "callable":
+        return env
+    module, separator, name = env.partition(":")
     if not separator or f"{module}.{name}" != record.settings["env"]:
         return env
     try:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from spo.config.config import Config
 from spo.config.sources import make_config
@@ -35,7 +36,7 @@ class Run:
 
 
 def train(
-    env: str | MakeEnv | Config, *, callback: Callback | None = None, loggers: Sequence[Logger] = (), **settings
+    env: str | MakeEnv | Config, *, callback: Callback | None = None, loggers: Sequence[Logger] = (), **settings: Any
 ) -> Run:
     """Trains a policy on a Gymnasium id, on what a callable makes, or by a Config; settings are those of `Config`."""
     if not isinstance(env, Config):

@@ -162,8 +162,8 @@ class TrackerLogger:
         try:
             tracker = TRACKERS[self.name](self.run)
             while (row := self.rows.get()) is not None and not self.has_failed:
-                tracker.log(tag_row(row), row["env_steps"])
-                self._remember(tracker.id, row["env_steps"])
+                tracker.log(tag_row(row), int(row["env_steps"]))
+                self._remember(tracker.id, int(row["env_steps"]))
             tracker.finish()
         except BaseException as error:  # whatever a tracker throws, training goes on without it
             self._give_up(f"{type(error).__name__}: {error}")

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from spo.errors import CorruptRunError, SpoError
 
@@ -24,7 +25,7 @@ def write_error(path: Path | str, error: OSError | ValueError) -> SpoError:
     return SpoError(f"{path} cannot be written to: {getattr(error, 'strerror', None) or error}")
 
 
-def read_json(path: Path) -> dict:
+def read_json(path: Path) -> dict[str, Any]:
     try:
         value = parse_json(read_bounded(path, LARGEST_TEXT))
     except (OSError, ValueError, RecursionError) as error:
@@ -34,7 +35,7 @@ def read_json(path: Path) -> dict:
     return value
 
 
-def parse_json(content: str | bytes) -> object:
+def parse_json(content: str | bytes) -> Any:
     """JSON as it is written here: every number finite, no name twice."""
     return json.loads(content, object_pairs_hook=_refuse_duplicates, parse_float=_finite, parse_constant=_finite)
 
@@ -164,7 +165,7 @@ def add_checksum(values: dict[str, object]) -> dict[str, object]:
     return values | {"sha256": sha256(canonical_json(values))}
 
 
-def verify_checksum(content: bytes) -> dict[str, object]:
+def verify_checksum(content: bytes) -> dict[str, Any]:
     """What was sealed, or ValueError if a single byte is another."""
     values = json.loads(content)
     seal = values.pop("sha256", None) if isinstance(values, dict) else None

@@ -6,6 +6,7 @@ import sys
 import types
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 from torch import nn
@@ -22,7 +23,7 @@ ON_CPU = {"cpp_wrapper": True, "cpp.use_decompose_tanh": True}
 network's gradient step; and tanh is computed from one exponential, to some 1e-7, which saves a fifth."""
 
 
-def compile_method(method: types.MethodType, device: torch.device) -> Callable:
+def compile_method(method: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
     """The method compiled as a whole, for the shapes that it is first called with.
 
     It gets a code object of its own: torch keeps compilations per code object and gives up after eight, and a process
@@ -31,6 +32,7 @@ def compile_method(method: types.MethodType, device: torch.device) -> Callable:
     from torch._inductor import list_options  # takes a second, which only those who compile spend
     from torch._inductor.cpu_vec_isa import pick_vec_isa
 
+    assert isinstance(method, types.MethodType)
     call = method.__func__
     code, defaults = call.__code__.replace(), call.__defaults__
     copy = types.FunctionType(code, call.__globals__, call.__name__, defaults, call.__closure__)
