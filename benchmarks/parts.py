@@ -17,7 +17,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from spo.algorithms.batch import example_batch, make_batch
+from spo.algorithms.batch import make_batch
 from spo.config.sources import make_config
 from spo.envs.make import EnvMaker
 from spo.rollout import gae
@@ -57,7 +57,7 @@ def measure(env: str, hidden: tuple[int, ...]) -> dict[str, float]:
             collector._normalize(raw)
         collector.reward_normalizer(np.zeros(never.shape), never, never)
 
-    training.update.compile(example_batch(training.spec.layout, training.distribution, config.minibatch_size))
+    training.update.compile(training.example_batch())
     epochs = training.update.epochs
     steps = {"eager": epochs.stepper.__call__, "compiled": epochs.step}
 

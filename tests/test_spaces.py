@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from probes import Catch, Masked, Spaces, iterate, training
+from spo.algorithms.batch import example_batch
 from spo.errors import SpoError
 from spo.evaluation import evaluate_policy
 from spo.models.encoders import resnet18
@@ -139,8 +140,9 @@ def test_actor_and_critic_share_the_encoder_and_trpos_critic_leaves_it_alone():
     assert names == sorted(names, key=["log_std", "encoder", "actor", "critic"].index)
     iterate(run, 1)
     before = run.parameters.vector.clone()
-    batch = {"observation": torch.randint(0, 255, (64, 2, 10, 10), dtype=torch.uint8)}
-    batch |= {"old_value": torch.zeros(64), "value_target": torch.ones(64)}
+    observation = torch.randint(0, 255, (64, 2, 10, 10), dtype=torch.uint8)
+    batch = example_batch(run.spec.layout, run.distribution, 64)
+    batch = batch._replace(observation=observation, value_target=torch.ones(64))
     run.update.epochs(batch, 1e-3, {}, lambda order, samples: False)
     size = run.parameters.policy_size
     assert torch.equal(run.parameters.vector[:size], before[:size])

@@ -21,27 +21,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-INPUTS = (
-    *("ratio", "log_ratio", "advantage", "kl", "kl_reverse", "next_ratio", "next_advantage", "has_next"),
-    "old_log_prob",
-)
+INPUTS = tuple("ratio log_ratio advantage kl kl_reverse next_ratio next_advantage has_next old_log_prob".split())
 """What an objective may ask for."""
 SMALLEST_DEVIATION = 1e-6
 """What a mean |r − 1| counts as at least, where a width is adapted: of a policy that did not move."""
-
-
 LARGEST_LOG_RATIO = 15.0
 """Where the value of a log-ratio is capped before it is exponentiated."""
 
 
-def ratio_of(log_ratio: Tensor) -> Tensor:
-    """exp(log r) with its value and slope capped at e¹⁵, as in the trainer: no overflow, and a way back.
-
-    Every ratio below the cap keeps its bits. A guard on the ratio itself would come too late: the gradient of an
-    exponential that has overflowed is 0·∞.
-    """
+def clamp_log_ratio(log_ratio: Tensor) -> Tensor:
+    """The log-ratio with its value capped and its gradient kept; below the cap it keeps its bits."""
     capped = LARGEST_LOG_RATIO + (log_ratio - log_ratio.detach())
-    return torch.where(log_ratio > LARGEST_LOG_RATIO, capped, log_ratio).exp()
+    return torch.where(log_ratio > LARGEST_LOG_RATIO, capped, log_ratio)
+
+
+def ratio_of(log_ratio: Tensor) -> Tensor:
+    """exp(log r) with its value and slope capped at e¹⁵: no overflow, and a way back.
+
+    A guard on the ratio itself would come too late: the gradient of an exponential that has overflowed is 0·∞.
+    """
+    return clamp_log_ratio(log_ratio).exp()
 
 
 def namespace(array: Any) -> ModuleType:

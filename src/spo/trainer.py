@@ -81,7 +81,7 @@ class Trainer:
             self._start_from(policy)
         self.parameters = FlatParameters(self.network)
         self.collector = self._make_collector(config, self.envs, self.observation_normalizer)
-        loss = make_loss(self.parameters, self.distribution, config, masked=self.collector.mask is not None)
+        loss = make_loss(self.parameters, self.distribution, config)
         rule = TRPOUpdate if config.resolved_objective.trust_region else MinibatchUpdate
         self.update = rule(loss, config, generator(config.seed, "minibatches"))
 
@@ -132,12 +132,16 @@ class Trainer:
             return "eager", f"{steps:,} gradient steps; compiling pays from {COMPILE_FROM:,}"
         started = time.monotonic()
         try:
-            size, is_masked = self.config.minibatch_size, self.collector.mask is not None
-            self.update.compile(example_batch(self.spec.layout, self.distribution, size, is_masked))
+            self.update.compile(self.example_batch())
             return "compiled", f"in {time.monotonic() - started:.1f} s"
         except Exception as error:  # whatever a compiler throws, training goes on without it
             first_line = (str(error).strip().splitlines() or [""])[0]
             return "eager", f"compiling failed: {type(error).__name__}: {first_line}"
+
+    def example_batch(self) -> Batch:
+        """A minibatch of zeros with the shapes and types of this run's, to compile with."""
+        size, is_masked = self.config.minibatch_size, self.collector.mask is not None
+        return example_batch(self.spec.layout, self.distribution, size, is_masked, self.update.needs_next_step)
 
     @property
     def will_compile(self) -> bool:
@@ -217,7 +221,7 @@ class Trainer:
             **stats,
             "tv": stats["ratio_deviation"] / 2,
             "ratio_deviation_run_max": self.ratio_deviation_run_max,
-            "explained_variance": explained_variance(batch["old_value"], batch["value_target"]),
+            "explained_variance": explained_variance(batch.old_value, batch.value_target),
             **self._interruption_counts(),
         }
 

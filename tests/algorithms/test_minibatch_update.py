@@ -1,5 +1,6 @@
 """The update: against Stable-Baselines3, compiled against eager, and what its statistics mean."""
 
+import math
 import os
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from torch._inductor.cpu_vec_isa import pick_vec_isa
 
 from probes import ActionReward, Counting, Spaces, accepts_box, iterate, training
 from spo.algorithms.adam import AdamState, adam_step, kl_adaptive_learning_rate
-from spo.algorithms.batch import example_batch, make_batch
+from spo.algorithms.batch import Batch, example_batch, make_batch
 from spo.algorithms.losses import divergences, value_loss
 from spo.algorithms.metrics import LARGEST_LOGGED_LOG_RATIO, explained_variance, gradient_statistics, ratio_statistics
 from spo.errors import SpoError
@@ -98,19 +99,19 @@ def sb3_weights(policy) -> dict[str, torch.Tensor]:
     return weights | ({"log_std": policy.log_std.data} if hasattr(policy, "log_std") else {})
 
 
-def sb3_batch(buffer, policy, is_discrete: bool) -> dict[str, torch.Tensor]:
+def sb3_batch(buffer, policy, is_discrete: bool) -> Batch:
     data = next(buffer.get(128))
     params = policy.get_distribution(data.observations).distribution
     old_dist_params = params.logits if is_discrete else torch.cat([params.mean, params.stddev.log()], -1)
-    return {
-        "observation": data.observations,
-        "action": data.actions.long().flatten() if is_discrete else data.actions,
-        "old_log_prob": data.old_log_prob,
-        "old_value": data.old_values,
-        "old_dist_params": old_dist_params.detach(),
-        "value_target": data.returns,
-        "advantage": data.advantages,
-    }
+    return Batch(
+        observation=data.observations,
+        action=data.actions.long().flatten() if is_discrete else data.actions,
+        old_log_prob=data.old_log_prob,
+        old_value=data.old_values,
+        old_dist_params=old_dist_params.detach(),
+        value_target=data.returns,
+        advantage=data.advantages,
+    )
 
 
 PATHS = {
@@ -134,8 +135,7 @@ def test_the_compiled_update_equals_the_eager_one(objective, space):
     settings = {"objective": objective, "envs": 4, "horizon": 64, "epochs": 2, "minibatches": 2, "hidden": (16,)}
     settings |= {"entropy_coef": 0.01, "adam_eps": 1e-3}
     eager, compiled = (training(TASKS[space], **settings) for _ in range(2))
-    example = example_batch(compiled.spec.layout, compiled.distribution, compiled.config.minibatch_size)
-    compiled.update.compile(example)
+    compiled.update.compile(compiled.example_batch())
     if objective == "spo-adaptive":  # a width that is fed back later reaches the step that was compiled before
         for run in (eager, compiled):
             run.update.adaptive_values["epsilon"] = 0.05
@@ -198,8 +198,7 @@ def test_adam_equals_torch():
 def test_the_joint_gradient_is_clipped_to_its_norm():
     """Against torch's clipping, through one whole step on a batch with a large value error."""
     run = training("CartPole-v1", envs=4, horizon=32, minibatches=1, epochs=1, max_grad_norm=0.5)
-    batch = example_batch(run.spec.layout, run.distribution, 128)
-    batch["value_target"] = torch.full((128,), 100.0)
+    batch = example_batch(run.spec.layout, run.distribution, 128)._replace(value_target=torch.full((128,), 100.0))
     leaf = run.parameters.vector.clone().requires_grad_()
     run.update.loss(leaf, batch, {})[0].backward()
     norm = torch.nn.utils.clip_grad_norm_([leaf], 0.5)
@@ -259,7 +258,7 @@ def test_beyond_the_bound_ppo_leaves_samples_alone_and_spo_pulls_them_back():
         advantage = torch.tensor([1.0, -1.0]).repeat(64)
         # log 2 is the old log-probability of either action; ratio 1.5 where A > 0, 0.5 where A < 0
         old = -torch.tensor([2.0, 2.0]).log() - torch.tensor([1.5, 0.5]).log()
-        rows[objective] = run.update(batch | {"advantage": advantage, "old_log_prob": old.repeat(64)}, 1e-3)
+        rows[objective] = run.update(batch._replace(advantage=advantage, old_log_prob=old.repeat(64)), 1e-3)
     assert rows["ppo-clip"]["zero_gradient_fraction"] == 1.0 and rows["ppo-clip"]["rollback_fraction"] == 0.0
     assert rows["spo"]["zero_gradient_fraction"] == 0.0 and rows["spo"]["rollback_fraction"] == 1.0
     assert rows["spo"]["clip_fraction"] == 1.0 and rows["spo"]["ratio_deviation"] == pytest.approx(0.5, rel=1e-5)
@@ -315,17 +314,11 @@ def test_only_what_an_objective_asks_for_is_computed(monkeypatch):
         run = training("CartPole-v1", objective=name, envs=4, horizon=32, minibatches=1)
         _, batch = batch_of(run)
         asked.clear()
-        fields = set(run.update.loss.fields)
-        run.update.loss(run.parameters.vector, {key: batch[key] for key in fields}, run_feedback(run))
-        wants_kl = bool({"kl", "kl_reverse"} & set(objective.inputs))
-        assert bool(asked) == wants_kl == ("old_dist_params" in fields), name
-        assert ("next_observation" in fields) == (name == "rpo-reflective"), name
-        given = run.update.loss.inputs(run.parameters.vector, batch["old_dist_params"], batch)
+        run.update.loss(run.parameters.vector, batch, getattr(run.update, "adaptive_tensors", {}))
+        assert bool(asked) == bool({"kl", "kl_reverse"} & set(objective.inputs)), name
+        assert run.update.needs_next_step == (name == "rpo-reflective"), name
+        given = run.update.loss.inputs(run.parameters.vector, batch.old_dist_params, batch)
         assert set(given) | {"ratio", "advantage"} == set(objective.inputs), name
-
-
-def run_feedback(run):
-    return getattr(run.update, "feedback", {})
 
 
 def both_divergences(ratio, kl, kl_reverse):
@@ -337,13 +330,13 @@ def test_kl_is_from_the_old_policy_and_kl_reverse_from_the_new(monkeypatch):
     monkeypatch.setitem(OBJECTIVES, "both", Objective("both", both_divergences))
     run = training("CartPole-v1", objective="both", envs=4, horizon=32, minibatches=1)
     _, batch = batch_of(run)
-    new_params = batch["old_dist_params"] + torch.tensor([3.0, 0.0])
+    new_params = batch.old_dist_params + torch.tensor([3.0, 0.0])
     inputs = run.update.loss.inputs(run.parameters.vector, new_params, batch)
-    old, new = (torch.distributions.Categorical(logits=params) for params in (batch["old_dist_params"], new_params))
+    old, new = (torch.distributions.Categorical(logits=params) for params in (batch.old_dist_params, new_params))
     torch.testing.assert_close(inputs["kl"], torch.distributions.kl_divergence(old, new))
     torch.testing.assert_close(inputs["kl_reverse"], torch.distributions.kl_divergence(new, old))
     assert (inputs["kl"] - inputs["kl_reverse"]).abs().min() > 0.1
-    moved = divergences(run.update.loss, batch | {"old_dist_params": new_params})
+    moved = divergences(run.update.loss, batch._replace(old_dist_params=new_params))
     assert moved["kl"] == pytest.approx(inputs["kl_reverse"].mean().item(), rel=1e-4)
     assert moved["kl_reverse"] == pytest.approx(inputs["kl"].mean().item(), rel=1e-4)
 
@@ -354,8 +347,8 @@ def test_the_old_probability_is_that_of_the_whole_action(space):
     run = training(lambda: Spaces(gym.spaces.Box(-1, 1, (3,)), space), objective="drpo", envs=4, horizon=32)
     _, batch = batch_of(run)
     moved = run.parameters.vector + 1.0
-    given = run.update.loss.inputs(moved, batch["old_dist_params"] + 1.0, batch)["old_log_prob"].exp()
-    torch.testing.assert_close(given, joint_probability(space, batch["old_dist_params"], batch["action"]))
+    given = run.update.loss.inputs(moved, batch.old_dist_params + 1.0, batch)["old_log_prob"].exp()
+    torch.testing.assert_close(given, joint_probability(space, batch.old_dist_params, batch.action))
     assert not given.requires_grad and (given > 0).all() and (given < 1).all()
 
 
@@ -371,7 +364,7 @@ def joint_probability(space, params: torch.Tensor, action: torch.Tensor) -> torc
 def test_successors_cross_neither_an_episode_nor_the_rollout():
     run = training(lambda: Counting(), envs=3, horizon=20, minibatches=4, normalize_observation="off")
     rollout, batch = batch_of(run)
-    observation, successor, has_next = batch["observation"], batch["next_observation"], batch["has_next"]
+    observation, successor, has_next = batch.observation, batch.next_step.observation, batch.next_step.has_next
     assert has_next.view(20, 3)[-1].tolist() == [0, 0, 0]
     for sample in range(60):
         environment, episode, time = observation[sample].tolist()
@@ -379,17 +372,27 @@ def test_successors_cross_neither_an_episode_nor_the_rollout():
         assert has_next[sample].item() == (not is_last)
         if not is_last:
             assert successor[sample].tolist() == [environment, episode, time + 1]
-            assert batch["next_advantage"][sample] == batch["advantage"][sample + 3]
-            assert batch["next_old_log_prob"][sample] == batch["old_log_prob"][sample + 3]
+            assert batch.next_step.advantage[sample] == batch.advantage[sample + 3]
+            assert batch.next_step.old_log_prob[sample] == batch.old_log_prob[sample + 3]
     assert 0 < has_next.sum() < 57
 
 
 def test_the_successors_advantage_is_standardised_like_its_own_minibatch():
     run = training("CartPole-v1", objective="rpo-reflective", envs=4, horizon=32, minibatches=1)
     _, batch = batch_of(run)
-    inputs = run.update.loss.inputs(run.parameters.vector, batch["old_dist_params"], batch)
-    mean, std = batch["advantage"].mean(), batch["advantage"].std()
-    torch.testing.assert_close(inputs["next_advantage"], (batch["next_advantage"] - mean) / (std + 1e-8))
+    inputs = run.update.loss.inputs(run.parameters.vector, batch.old_dist_params, batch)
+    mean, std = batch.advantage.mean(), batch.advantage.std()
+    torch.testing.assert_close(inputs["next_advantage"], (batch.next_step.advantage - mean) / (std + 1e-8))
+
+
+@pytest.mark.parametrize("log_ratio", [20.0, 50.0, 88.0, 90.0, 1e30])
+def test_a_ratio_beyond_the_cap_counts_as_the_cap(log_ratio):
+    settings = {"objective": "espo", "normalize_advantage": "off", "envs": 4, "horizon": 32, "minibatches": 1}
+    run = training("CartPole-v1", **settings)
+    batch = example_batch(run.spec.layout, run.distribution, 128)
+    batch = batch._replace(advantage=torch.ones(128), old_log_prob=torch.full((128,), -log_ratio))
+    stats = run.update.loss(run.parameters.vector, batch, {})[1]
+    assert stats["policy_loss"].item() == pytest.approx(-math.exp(15.0), rel=1e-5)
 
 
 def test_spu_ends_the_epochs_and_the_penalty_moves_beta():
@@ -431,8 +434,11 @@ def test_the_width_in_force_counts_for_ratios_and_the_start_for_values():
     """Ratios of 1.5 are outside 0.2 and inside 0.6; the value stays clipped as it was at the start."""
     run = training("CartPole-v1", objective="spo-adaptive", envs=4, horizon=32, minibatches=1, epochs=1)
     batch = example_batch(run.spec.layout, run.distribution, 128)
-    batch |= {"advantage": torch.tensor([1.0, -1.0]).repeat(64), "value_target": torch.full((128,), 1.0)}
-    batch["old_log_prob"] = -torch.full((128,), 3.0).log()  # the policy gives 1/2
+    batch = batch._replace(
+        advantage=torch.tensor([1.0, -1.0]).repeat(64),
+        value_target=torch.full((128,), 1.0),
+        old_log_prob=-torch.full((128,), 3.0).log(),  # the policy gives 1/2
+    )
     stats = {
         width: run.update.loss(run.parameters.vector, batch, {"epsilon": torch.tensor(width)})[1]
         for width in (0.2, 0.6)

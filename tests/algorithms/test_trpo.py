@@ -24,7 +24,7 @@ def test_conjugate_gradient_solves_a_known_system():
 def prepared(env: str, **settings):
     run = training(env, **SETTINGS | settings)
     _, batch = batch_of(run)
-    return run, batch | {"advantage": normalize(batch["advantage"], batch["advantage"])}
+    return run, batch._replace(advantage=normalize(batch.advantage, batch.advantage))
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
@@ -35,8 +35,8 @@ def test_an_accepted_step_improves_within_the_trust_region(env, delta):
     before, _ = rule._surrogate_and_gradient(batch)
     stats = rule.policy_step(batch)
     after, _ = rule._surrogate_and_gradient(batch)
-    params = run.network(batch["observation"], "dist_params")
-    kl = run.distribution.kl(batch["old_dist_params"], params).mean().item()
+    params = run.network(batch.observation, "dist_params")
+    kl = run.distribution.kl(batch.old_dist_params, params).mean().item()
     assert stats["step_fraction"] > 0 and after > before
     assert 0.2 * delta < kl <= delta  # a step worth the name
 
@@ -60,7 +60,7 @@ def test_the_line_search_backtracks_until_a_step_is_accepted(monkeypatch):
 def test_without_a_usable_gradient_nothing_moves(advantage):
     run, batch = prepared("CartPole-v1")
     before = run.parameters.vector.clone()
-    run.update.policy_step(batch | {"advantage": torch.full((256,), advantage)})
+    run.update.policy_step(batch._replace(advantage=torch.full((256,), advantage)))
     assert torch.equal(run.parameters.vector, before)
 
 
@@ -81,8 +81,8 @@ def test_the_fisher_product_is_the_hessian_of_the_kl():
     def kl_gradient(shift: float) -> torch.Tensor:
         leaf = (run.parameters.vector[:size] + shift * direction).requires_grad_()
         vector = torch.cat([leaf, run.parameters.vector[size:]])
-        params = run.parameters.call(vector, batch["observation"], part="dist_params")
-        return torch.autograd.grad(run.distribution.kl(batch["old_dist_params"], params).mean(), leaf)[0]
+        params = run.parameters.call(vector, batch.observation, part="dist_params")
+        return torch.autograd.grad(run.distribution.kl(batch.old_dist_params, params).mean(), leaf)[0]
 
     difference = (kl_gradient(1e-2) - kl_gradient(-1e-2)) / 2e-2
     torch.testing.assert_close(rule._fisher_product(batch)(direction), difference, rtol=0.05, atol=1e-3)

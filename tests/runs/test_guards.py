@@ -254,7 +254,7 @@ def test_a_log_ratio_of_a_hundred_is_learned_from(objective, monkeypatch):
 
     def unlikely(*arguments):
         batch = make_batch(*arguments)
-        return batch | {"old_log_prob": batch["old_log_prob"] - 100}
+        return batch._replace(old_log_prob=batch.old_log_prob - 100)
 
     monkeypatch.setattr("spo.trainer.make_batch", unlikely)
     run = training("Pendulum-v1", envs=2, horizon=16, epochs=1, minibatches=1, objective=objective)

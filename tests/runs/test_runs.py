@@ -352,7 +352,7 @@ def test_the_recorded_advantages_are_those_that_the_objective_saw(normalize, mon
         in_order = torch.cat(seen[8 * epoch : 8 * epoch + 8 : 2])
         assert torch.allclose(advantage[torch.from_numpy(generator.permutation(128))], in_order, atol=1e-5)
     assert torch.allclose(recorded[0], recorded[1], atol=1e-5) == (normalize != "minibatch")
-    assert torch.equal(recorded[0], batch["advantage"]) == (normalize == "off")
+    assert torch.equal(recorded[0], batch.advantage) == (normalize == "off")
 
 
 def test_an_epoch_that_the_objective_ended_is_recorded_too():

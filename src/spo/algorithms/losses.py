@@ -8,15 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spo.algorithms.batch import Batch
+from spo.algorithms.batch import Batch, NextStep
 from spo.algorithms.metrics import POLICY_STATISTICS, Stats, gradient_statistics, ratio_statistics, sample_statistics
 from spo.config.config import Config
 from spo.errors import ConfigError
 from spo.models.distributions import Distribution
 from spo.models.networks import FlatParameters
-from spo.objectives import settings_of
+from spo.objectives import clamp_log_ratio, ratio_of, settings_of
 
-LARGEST_LOG_RATIO = 15.0
 AdaptiveTensors = dict[str, Tensor]
 """Settings that the trainer adapts, as tensors, so that a compiled step need not be compiled again."""
 
@@ -24,11 +23,6 @@ AdaptiveTensors = dict[str, Tensor]
 def normalize(advantage: Tensor, reference: Tensor) -> Tensor:
     """Minus the mean and divided by the standard deviation of the reference."""
     return (advantage - reference.mean()) / (reference.std() + 1e-8)
-
-
-def clamp_log_ratio(log_ratio: Tensor, largest: float = LARGEST_LOG_RATIO) -> Tensor:
-    """The log-ratio with its value capped and its gradient kept: no overflow, and a way back."""
-    return log_ratio + (log_ratio.clamp(max=largest) - log_ratio).detach()
 
 
 def value_loss(value: Tensor, old_value: Tensor, target: Tensor, bound: float | None) -> Tensor:
@@ -93,34 +87,21 @@ class Loss:
     value_clip_range: float | None
     normalize_advantage: bool
     measures_kl: bool
-    masked: bool
     statistics = POLICY_STATISTICS
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """What of a batch this loss reads."""
-        fields = ["observation", "action", "old_log_prob", "old_value", "value_target", "advantage"]
-        if self.measures_kl or {"kl", "kl_reverse"} & set(self.surrogate.inputs):
-            fields.append("old_dist_params")
-        if self.needs_next_step:
-            fields += ["next_observation", "next_action", "next_old_log_prob", "next_advantage", "has_next"]
-        if self.masked:
-            fields += ["mask", "next_mask"] if self.needs_next_step else ["mask"]
-        return tuple(fields)
 
     @property
     def needs_next_step(self) -> bool:
         return bool({"next_ratio", "next_advantage", "has_next"} & set(self.surrogate.inputs))
 
     def __call__(self, vector: Tensor, batch: Batch, adaptive: AdaptiveTensors) -> tuple[Tensor, Stats]:
-        dist_params, value = self.parameters.call(vector, batch["observation"])
-        dist_params = self.apply_mask(dist_params, batch.get("mask"))
-        log_ratio = self.distribution.log_prob(dist_params, batch["action"]) - batch["old_log_prob"]
+        dist_params, value = self.parameters.call(vector, batch.observation)
+        dist_params = self.apply_mask(dist_params, batch.mask)
+        log_ratio = self.log_ratio(dist_params, batch)
         inputs = self.inputs(vector, dist_params, batch)
         arguments = self.surrogate.arguments(clamp_log_ratio(log_ratio), inputs)
         policy_loss = -self.surrogate.function(*arguments, **adaptive).mean()
         entropy = self.distribution.entropy(dist_params).mean()
-        value_error = value_loss(value, batch["old_value"], batch["value_target"], self.value_clip_range)
+        value_error = value_loss(value, batch.old_value, batch.value_target, self.value_clip_range)
         total = policy_loss + self.value_coef * value_error - self.entropy_coef * entropy
         stats = {"policy_loss": policy_loss, "value_loss": value_error, "entropy": entropy}
         stats |= ratio_statistics(log_ratio, adaptive.get("epsilon", self.clip_range))
@@ -128,37 +109,42 @@ class Loss:
         stats |= gradient_statistics(sample_gradient, inputs["advantage"])
         stats["samples"] = sample_statistics(log_ratio, inputs["advantage"], sample_gradient)
         if self.measures_kl:
-            stats["minibatch_kl"] = self.distribution.kl(batch["old_dist_params"], dist_params).mean()
+            stats["minibatch_kl"] = self.distribution.kl(batch.old_dist_params, dist_params).mean()
         return total, {name: stat.detach() for name, stat in stats.items()}
 
     def inputs(self, vector: Tensor, dist_params: Tensor, batch: Batch) -> dict[str, Tensor]:
         """What the objective asks for besides the ratio, and nothing else."""
-        inputs = {"advantage": self._normalize(batch["advantage"], batch)}
+        inputs = {"advantage": self._normalize(batch.advantage, batch)}
         if "old_log_prob" in self.surrogate.inputs:
-            inputs["old_log_prob"] = batch["old_log_prob"]
+            inputs["old_log_prob"] = batch.old_log_prob
         if "kl" in self.surrogate.inputs:
-            inputs["kl"] = self.distribution.kl(batch["old_dist_params"], dist_params)
+            inputs["kl"] = self.distribution.kl(batch.old_dist_params, dist_params)
         if "kl_reverse" in self.surrogate.inputs:
-            inputs["kl_reverse"] = self.distribution.kl(dist_params, batch["old_dist_params"])
-        if self.needs_next_step:
-            next_dist_params = self.parameters.call(vector, batch["next_observation"], part="dist_params")
-            next_dist_params = self.apply_mask(next_dist_params, batch.get("next_mask"))
-            log_ratio = self.distribution.log_prob(next_dist_params, batch["next_action"]) - batch["next_old_log_prob"]
-            inputs["next_ratio"] = clamp_log_ratio(log_ratio).exp()
-            inputs["next_advantage"] = self._normalize(batch["next_advantage"], batch)
-            inputs["has_next"] = batch["has_next"]
+            inputs["kl_reverse"] = self.distribution.kl(dist_params, batch.old_dist_params)
+        if self.needs_next_step and batch.next_step is not None:
+            inputs |= self._next_inputs(vector, batch.next_step, batch)
         return inputs
+
+    def _next_inputs(self, vector: Tensor, step: NextStep, batch: Batch) -> dict[str, Tensor]:
+        dist_params = self.apply_mask(self.parameters.call(vector, step.observation, part="dist_params"), step.mask)
+        log_ratio = self.log_ratio(dist_params, step)
+        advantage = self._normalize(step.advantage, batch)
+        return {"next_ratio": ratio_of(log_ratio), "next_advantage": advantage, "has_next": step.has_next}
 
     def dist_params_of(self, vector: Tensor, batch: Batch) -> Tensor:
         """The distributions that a parameter vector gives the batch's states."""
-        dist_params = self.parameters.call(vector, batch["observation"], part="dist_params")
-        return self.apply_mask(dist_params, batch.get("mask"))
+        dist_params = self.parameters.call(vector, batch.observation, part="dist_params")
+        return self.apply_mask(dist_params, batch.mask)
+
+    def log_ratio(self, dist_params: Tensor, batch: Batch | NextStep) -> Tensor:
+        """log π_new(a|s) − log π_old(a|s) of each sample."""
+        return self.distribution.log_prob(dist_params, batch.action) - batch.old_log_prob
 
     def apply_mask(self, dist_params: Tensor, mask: Tensor | None) -> Tensor:
         return dist_params if mask is None else self.distribution.mask(dist_params, mask)
 
     def _normalize(self, advantage: Tensor, batch: Batch) -> Tensor:
-        return normalize(advantage, batch["advantage"]) if self.normalize_advantage else advantage
+        return normalize(advantage, batch.advantage) if self.normalize_advantage else advantage
 
 
 @dataclass
@@ -168,16 +154,15 @@ class ValueLoss:
     parameters: FlatParameters
     value_coef: float
     value_clip_range: float | None
-    fields = ("observation", "old_value", "value_target")
     statistics = ("value_loss",)
 
     def __call__(self, vector: Tensor, batch: Batch, adaptive: AdaptiveTensors) -> tuple[Tensor, Stats]:
-        value = self.parameters.call(vector, batch["observation"], part="value_alone")
-        error = value_loss(value, batch["old_value"], batch["value_target"], self.value_clip_range)
+        value = self.parameters.call(vector, batch.observation, part="value_alone")
+        error = value_loss(value, batch.old_value, batch.value_target, self.value_clip_range)
         return self.value_coef * error, {"value_loss": error.detach()}
 
 
-def make_loss(parameters: FlatParameters, distribution: Distribution, config: Config, masked: bool = False) -> Loss:
+def make_loss(parameters: FlatParameters, distribution: Distribution, config: Config) -> Loss:
     surrogate = Surrogate.of(config)
     if config.resolved_objective.needs_probabilities and distribution.is_continuous:
         raise ConfigError(
@@ -195,7 +180,6 @@ def make_loss(parameters: FlatParameters, distribution: Distribution, config: Co
         value_clip_range=config.value_clip_range,
         normalize_advantage=config.normalize_advantage == "minibatch",
         measures_kl=config.lr_schedule == "adaptive-kl",
-        masked=masked,
     )
 
 
@@ -227,7 +211,7 @@ NUMBERS_AT_ONCE = 2**23
 @torch.no_grad()
 def divergences(loss: Loss, batch: Batch) -> dict[str, float]:
     """Closed-form divergences between old and new policy over the full batch."""
-    old, new = batch["old_dist_params"], new_dist_params(loss, batch)
+    old, new = batch.old_dist_params, new_dist_params(loss, batch)
     kl, kl_reverse = loss.distribution.kl(old, new), loss.distribution.kl(new, old)
     return {
         "kl": kl.mean().item(),
@@ -239,14 +223,12 @@ def divergences(loss: Loss, batch: Batch) -> dict[str, float]:
 
 def new_dist_params(loss: Loss, batch: Batch) -> Tensor:
     """The policy's parameters for the full batch (B, P), in passes over few enough images for the caches."""
-    rows = max(1, NUMBERS_AT_ONCE // batch["observation"][0].numel())
-    seen = {name: batch[name].split(rows) for name in ("observation", "mask") if name in batch}
-    passes = [dict(zip(seen, tensors)) for tensors in zip(*seen.values())]
-    return torch.cat([loss.dist_params_of(loss.parameters.vector, each) for each in passes])
+    rows = max(1, NUMBERS_AT_ONCE // batch.observation[0].numel())
+    parts = [batch.rows(start, start + rows) for start in range(0, len(batch.observation), rows)]
+    return torch.cat([loss.dist_params_of(loss.parameters.vector, part) for part in parts])
 
 
 @torch.no_grad()
 def ratios(loss: Loss, batch: Batch) -> Tensor:
     """Every sample's ratio of the new policy to the old (B,), within what a float holds."""
-    log_ratio = loss.distribution.log_prob(new_dist_params(loss, batch), batch["action"]) - batch["old_log_prob"]
-    return clamp_log_ratio(log_ratio).exp()
+    return ratio_of(loss.log_ratio(new_dist_params(loss, batch), batch))

@@ -125,16 +125,14 @@ class MinibatchEpochs:
         step = compile_method(self.stepper.__call__, self.loss.parameters.vector.device)
         state = (self.loss.parameters.vector, self.adam.first, self.adam.second, self.learning_rate)
         example = preprocess(self.loss, example)
-        minibatch = {name: example[name] for name in self.loss.fields}
-        step(*(tensor.clone() for tensor in state), self.adam.corrections(), minibatch, adaptive)
+        step(*(tensor.clone() for tensor in state), self.adam.corrections(), example, adaptive)
         self.step, self.around_epoch = step, skip_guards  # all minibatches are like the example
 
     def _minibatches(self, batch: Batch, order: Tensor) -> Iterator[Batch]:
         """Permute once and slice, which is cheaper than gathering."""
-        shuffled = {name: batch[name].index_select(0, order) for name in self.loss.fields}
+        shuffled = batch.map(lambda tensor: tensor.index_select(0, order))
         for start in range(0, len(order), self.config.minibatch_size):
-            stop = start + self.config.minibatch_size
-            yield {name: tensor[start:stop] for name, tensor in shuffled.items()}
+            yield shuffled.rows(start, start + self.config.minibatch_size)
 
     def _should_stop(self, row: Tensor) -> bool:
         stop_minibatches = self.stepper.stop_minibatches
@@ -167,7 +165,7 @@ class MinibatchUpdate:
             if sampler:
                 sampler(order, samples)
             if record:
-                record(self.advantage_in_epoch(batch["advantage"], order))
+                record(self.advantage_in_epoch(batch.advantage, order))
             return self._has_moved_enough(batch)
 
         stats = self.epochs(batch, learning_rate, self.adaptive_tensors, after_epoch)
@@ -221,13 +219,18 @@ class MinibatchUpdate:
 
 def preprocess(loss: Loss | ValueLoss, batch: Batch) -> Batch:
     """Convert observations once to the layout that the network reads fastest."""
-    names = [name for name in ("observation", "next_observation") if name in batch]
-    return batch | {name: loss.parameters.network.preprocess(batch[name]) for name in names}
+    preprocess = loss.parameters.network.preprocess
+    batch = batch._replace(observation=preprocess(batch.observation))
+    if batch.next_step is None:
+        return batch
+    return batch._replace(next_step=batch.next_step._replace(observation=preprocess(batch.next_step.observation)))
 
 
 def normalize_over_batch(batch: Batch, config: Config) -> Batch:
     """Advantages standardised over the whole batch, where the settings ask for that."""
     if config.normalize_advantage != "batch":
         return batch
-    names = [name for name in ("advantage", "next_advantage") if name in batch]
-    return batch | {name: normalize(batch[name], batch["advantage"]) for name in names}
+    next_step, advantage = batch.next_step, normalize(batch.advantage, batch.advantage)
+    if next_step is not None:
+        next_step = next_step._replace(advantage=normalize(next_step.advantage, batch.advantage))
+    return batch._replace(advantage=advantage, next_step=next_step)

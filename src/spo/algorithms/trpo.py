@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 
 from spo.algorithms.batch import Batch
-from spo.algorithms.losses import Loss, ValueLoss, clamp_log_ratio, divergences, normalize
+from spo.algorithms.losses import Loss, ValueLoss, divergences, normalize
 from spo.algorithms.metrics import gradient_statistics, ratio_statistics, sample_statistics
 from spo.algorithms.minibatch_update import MinibatchEpochs, preprocess
 from spo.algorithms.ratio_samples import RatioSampler
 from spo.config.config import Config
+from spo.objectives import ratio_of
 
 SMALLEST_GRADIENT = 1e-8
 
@@ -55,13 +56,13 @@ class TRPOUpdate:
         sampler: RatioSampler | None = None,
     ) -> dict[str, float]:
         """Improves in place and returns the iteration's statistics; ratios are those after the step."""
-        advantage = batch["advantage"]
+        advantage = batch.advantage
         if self.config.normalize_advantage != "off":
             advantage = normalize(advantage, advantage)
-        batch = preprocess(self.loss, batch | {"advantage": advantage})
+        batch = preprocess(self.loss, batch._replace(advantage=advantage))
         stats = self.policy_step(batch)
         if record:
-            record(batch["advantage"])
+            record(batch.advantage)
         after, samples = self._statistics_after(batch)
         stats |= after | divergences(self.loss, batch)
         if sampler:
@@ -111,7 +112,7 @@ class TRPOUpdate:
     def _fisher_product(self, batch: Batch) -> Callable[[Tensor], Tensor]:
         """v ↦ ∇(∇KL·v) + damping·v at the old policy."""
         leaf, dist_params = self._dist_params_of_leaf(batch)
-        kl = self.loss.distribution.kl(batch["old_dist_params"], dist_params).mean()
+        kl = self.loss.distribution.kl(batch.old_dist_params, dist_params).mean()
         (kl_gradient,) = torch.autograd.grad(kl, leaf, create_graph=True)
 
         def product(vector: Tensor) -> Tensor:
@@ -133,25 +134,22 @@ class TRPOUpdate:
             vector = torch.cat([leaf, self.parameters.vector[size:]])
             return leaf, self.loss.dist_params_of(vector, batch)
 
-    def _log_ratio(self, batch: Batch, dist_params: Tensor) -> Tensor:
-        return self.loss.distribution.log_prob(dist_params, batch["action"]) - batch["old_log_prob"]
-
     def _surrogate(self, batch: Batch, dist_params: Tensor) -> Tensor:
         with torch.enable_grad():
-            return (clamp_log_ratio(self._log_ratio(batch, dist_params)).exp() * batch["advantage"]).mean()
+            return (ratio_of(self.loss.log_ratio(dist_params, batch)) * batch.advantage).mean()
 
     @torch.no_grad()
     def _is_accepted(self, batch: Batch, before: float) -> bool:
         dist_params = self.loss.dist_params_of(self.parameters.vector, batch)
-        kl = self.loss.distribution.kl(batch["old_dist_params"], dist_params).mean().item()
+        kl = self.loss.distribution.kl(batch.old_dist_params, dist_params).mean().item()
         return self._surrogate(batch, dist_params).item() > before and kl <= self.settings["delta"]
 
     @torch.no_grad()
     def _statistics_after(self, batch: Batch) -> tuple[dict[str, float], Tensor]:
         dist_params = self.loss.dist_params_of(self.parameters.vector, batch)
-        log_ratio = self._log_ratio(batch, dist_params)
-        grad = clamp_log_ratio(log_ratio).exp() * batch["advantage"]
-        stats = ratio_statistics(log_ratio, self.loss.clip_range) | gradient_statistics(grad, batch["advantage"])
+        log_ratio = self.loss.log_ratio(dist_params, batch)
+        grad = ratio_of(log_ratio) * batch.advantage
+        stats = ratio_statistics(log_ratio, self.loss.clip_range) | gradient_statistics(grad, batch.advantage)
         stats |= {"policy_loss": -grad.mean(), "entropy": self.loss.distribution.entropy(dist_params).mean()}
-        samples = sample_statistics(log_ratio, batch["advantage"], grad)
+        samples = sample_statistics(log_ratio, batch.advantage, grad)
         return {name: stat.item() for name, stat in stats.items()}, samples
