@@ -8,7 +8,7 @@ PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --c
 demo: $(VENV)/.runs
 	$(VENV)/bin/spo compare Humanoid-v4 --objectives spo ppo-clip --paper --steps 100k --hidden 256 256 128 128 64 64
 
-test: $(VENV)/.tests lint
+test: $(VENV)/.tests lint types
 	$(VENV)/bin/python -m pytest -n 2 --dist worksteal
 
 test-long: $(VENV)/.tests

@@ -196,13 +196,13 @@ def truly_ppo(ratio: Tensor, advantage: Tensor, kl: Tensor, *, delta: float = 0.
     return torch.where((kl >= delta) & (surrogate > advantage), surrogate - alpha * kl, surrogate)
 
 
-def settings_of(function: Callable | None) -> dict[str, float]:
+def settings_of(function: Callable[..., Any] | None) -> dict[str, float]:
     """The keyword-only parameters of a function, with their defaults."""
     parameters = inspect.signature(function).parameters.values() if function else ()
     return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
-def inputs_of(function: Callable | None) -> tuple[str, ...]:
+def inputs_of(function: Callable[..., Any] | None) -> tuple[str, ...]:
     """The positional parameters of a function."""
     parameters = inspect.signature(function).parameters.values() if function else ()
     return tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))

@@ -68,7 +68,7 @@ class MinibatchEpochs:
         self.learning_rate = torch.tensor(config.learning_rate)
         self.stepper = GradientStep(loss, config)
         self.step: Callable[..., tuple[Tensor, Tensor | None]] = self.stepper.__call__
-        self.around_epoch: Callable[[], AbstractContextManager] = nullcontext
+        self.around_epoch: Callable[[], AbstractContextManager[object]] = nullcontext
 
     def __call__(
         self,
@@ -113,7 +113,7 @@ class MinibatchEpochs:
             "generator": self.generator.bit_generator.state,
         }
 
-    def restore(self, state: dict) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         self.adam.first.copy_(torch.from_numpy(state["first"]))
         self.adam.second.copy_(torch.from_numpy(state["second"]))
         self.adam.count = state["count"]
@@ -194,7 +194,7 @@ class MinibatchUpdate:
     def state(self) -> dict[str, object]:
         return {"epochs": self.epochs.state(), "fed_back": dict(self.adaptive_values)}
 
-    def restore(self, state: dict) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         self.epochs.restore(state["epochs"])
         self.adaptive_values = dict(state["fed_back"])
 

@@ -1,6 +1,7 @@
 """The second rule that turns a batch into a better policy: TRPO's natural-gradient step with a line search."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -77,7 +78,7 @@ class TRPOUpdate:
     def state(self) -> dict[str, object]:
         return {"epochs": self.epochs.state()}
 
-    def restore(self, state: dict) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         self.epochs.restore(state["epochs"])
 
     def policy_step(self, batch: Batch) -> dict[str, float]:

@@ -243,7 +243,7 @@ class Config(Machine, Records, Environments, Networks, Learning, Sources, Object
         flagged = {name: getattr(self, name) for name in OBJECTIVE_SETTINGS if getattr(self, name) is not None}
         return flagged | self.objective_arg
 
-    def settings_for(self, function: Callable) -> dict[str, float]:
+    def settings_for(self, function: Callable[..., Any]) -> dict[str, float]:
         """The values of a function's keyword-only parameters."""
         return {name: self.objective_settings[name] for name in settings_of(function)}
 

@@ -78,7 +78,7 @@ def _fits(value: Any, accepted: Any) -> bool:
     return isinstance(value, accepted)
 
 
-def _can_be_recorded(value: dict) -> bool:
+def _can_be_recorded(value: dict[str, Any]) -> bool:
     """Whether config.json can hold it."""
     try:
         json.dumps(value, allow_nan=False)

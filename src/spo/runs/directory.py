@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from spo.errors import ConfigError, CorruptRunError, SpoError
 from spo.runs.summary import summarize
@@ -23,7 +24,7 @@ FORMER_NAMES = {"ratio_max": "ratio_deviation_sample_max", "outside_fraction": "
 class RunDirectory:
     """Names, writes and reads the files of one run."""
 
-    def __init__(self, path: str | os.PathLike):
+    def __init__(self, path: str | os.PathLike[str]):
         self.path = Path(path)
         self.config = self.path / "config.json"
         self.status = self.path / "status.json"
@@ -64,7 +65,7 @@ class RunDirectory:
             raise ConfigError(f"--out {path} already holds a run; name another, or continue it: spo resume {path}")
 
     @classmethod
-    def open(cls, path: str | os.PathLike) -> "RunDirectory":
+    def open(cls, path: str | os.PathLike[str]) -> "RunDirectory":
         run = cls(path)
         if not os.path.isfile(run.config):
             raise CorruptRunError(f"{run.path} is not a run directory: it has no config.json")
@@ -120,7 +121,7 @@ class RunDirectory:
             except OSError:
                 return file.read().strip() or "another process"
 
-    def last_metrics(self) -> dict | None:
+    def last_metrics(self) -> dict[str, Any] | None:
         """The newest metrics row, without reading all of them."""
         if not self.metrics.exists():
             return None
@@ -145,16 +146,16 @@ class RunDirectory:
     def write_status(self, status: dict[str, object]) -> None:
         write_json(self.status, status)
 
-    def read_status(self) -> dict:
+    def read_status(self) -> dict[str, Any]:
         return read_json(self.status) if self.status.exists() else {}
 
-    def read_config(self) -> dict:
+    def read_config(self) -> dict[str, Any]:
         return read_json(self.config)
 
-    def read_metrics(self) -> list[dict]:
+    def read_metrics(self) -> list[dict[str, Any]]:
         return [_with_todays_names(row) for row in read_rows(self.metrics)]
 
-    def read_episodes(self) -> list[dict]:
+    def read_episodes(self) -> list[dict[str, Any]]:
         return read_rows(self.episodes)
 
     def summary(self) -> dict[str, float | bool | None]:
@@ -166,7 +167,7 @@ class RunDirectory:
             raise CorruptRunError(f"the logs of {self.path} are damaged: {type(error).__name__}: {error}")
 
 
-def _with_todays_names(row: dict) -> dict:
+def _with_todays_names(row: dict[str, Any]) -> dict[str, Any]:
     return {FORMER_NAMES.get(name, name): value for name, value in row.items()}
 
 

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from spo.errors import CorruptRunError, SpoError, printable
 from spo.models.policy_files import EncoderNotNamed, load_policy
@@ -17,7 +18,7 @@ Check = tuple[bool, str]
 """Whether all is well, and a sentence."""
 
 
-def examine(run: str | os.PathLike) -> bool:
+def examine(run: str | os.PathLike[str]) -> bool:
     """Prints a line for each part of the run; whether all of them are well."""
     directory = RunDirectory(run)
     if not os.path.isdir(directory.path):
@@ -74,7 +75,7 @@ def _status(run: RunDirectory) -> Check:
         return False, f"status.json: {error}; resuming writes it again"
 
 
-def _describe_status(run: RunDirectory, status: dict) -> Check:
+def _describe_status(run: RunDirectory, status: dict[str, Any]) -> Check:
     state, owner = status.get("state"), run.lock_owner()
     if state == "running" and not owner:
         return False, f"status.json: the run was killed after iteration {status['iteration']}"

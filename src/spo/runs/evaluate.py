@@ -19,7 +19,7 @@ from spo.runs.record import RunRecord, check_wrappers_repeated
 from spo.runtime.files import translate_os_errors, write_json
 
 
-def load(run: str | os.PathLike, encoder: str | None = None) -> Policy:
+def load(run: str | os.PathLike[str], encoder: str | None = None) -> Policy:
     """The policy of a run directory: the final one, or until there is one that of the newest checkpoint, which is told;
     or that of hf://user/name on the Hugging Face Hub.
 
@@ -34,7 +34,7 @@ def load(run: str | os.PathLike, encoder: str | None = None) -> Policy:
 
 
 def evaluate(
-    run: str | os.PathLike,
+    run: str | os.PathLike[str],
     env: str | MakeEnv | None = None,
     *,
     episodes: int = 10,

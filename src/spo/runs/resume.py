@@ -29,7 +29,7 @@ from spo.trainer import Callback, Trainer
 
 
 def resume(
-    run: str | os.PathLike,
+    run: str | os.PathLike[str],
     *,
     env: str | MakeEnv | None = None,
     objective: str | None = None,

@@ -1,5 +1,7 @@
 """What a run came to. No torch here."""
 
+from typing import Any
+
 LAST_SHARE = 0.1
 """The share of a run, at its end, over which its return is reported."""
 FEWEST_EPISODES = 8
@@ -7,7 +9,7 @@ FEWEST_EPISODES = 8
 
 
 def summarize(
-    rows: list[dict], episodes: list[dict], total_steps: int, share: float = LAST_SHARE
+    rows: list[dict[str, Any]], episodes: list[dict[str, Any]], total_steps: int, share: float = LAST_SHARE
 ) -> dict[str, float | bool | None]:
     """What a run came to: return over the last share of its steps, maximum ratio deviation, steps per second."""
     last = [float(row["return"]) for row in episodes if row["env_steps"] > (1 - share) * total_steps]

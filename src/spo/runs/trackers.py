@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from spo.algorithms.metrics import Row
 from spo.errors import ConfigError, printable
@@ -184,7 +184,7 @@ class TrackerLogger:
 _PROGRESS = threading.Lock()
 
 
-def _read_progress(run: RunDirectory) -> dict:
+def _read_progress(run: RunDirectory) -> dict[str, Any]:
     return read_json(run.trackers) if run.trackers.exists() else {}
 
 
