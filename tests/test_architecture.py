@@ -29,7 +29,7 @@ DEPTH = {name: depth for depth, layer in enumerate(LAYERS) for name in layer}
 EXPERIMENTS = [
     {"report", "tune"},
     {"run_sweep", "compare", "pack", "figures"},
-    {"console", "command_lines", "executors", "verdict", "figure_data"},
+    {"answer", "console", "command_lines", "executors", "verdict", "figure_data"},
     {"run_time", "scores", "agreement", "worker", "tune_worker"},
     {"results", "random_scores"},
     {"sweep", "history"},
