@@ -28,8 +28,9 @@ DEPTH = {name: depth for depth, layer in enumerate(LAYERS) for name in layer}
 # The same inside experiments, whose files are many.
 EXPERIMENTS = [
     {"report", "tune"},
-    {"run_sweep", "compare", "pack", "figures"},
-    {"console", "command_lines", "executors", "verdict", "figure_data"},
+    {"run_sweep", "compare", "pack"},
+    {"figures"},
+    {"answer", "console", "command_lines", "executors", "verdict", "figure_data"},
     {"run_time", "scores", "agreement", "worker", "tune_worker"},
     {"results", "random_scores"},
     {"sweep", "history"},

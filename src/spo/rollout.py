@@ -48,6 +48,17 @@ class Rollout:
     mask: Tensor | None = None  # (T, N, P) bool: the actions that were allowed; None if all always are
 
 
+@dataclass
+class PartialRollout:
+    """A rollout under way."""
+
+    noise: np.ndarray  # (T, N, …)
+    buffers: dict[str, np.ndarray]  # each (T, N, …)
+    episodes: list[EpisodeRow]
+    finals: list[tuple[int, int, np.ndarray]]
+    has_values: bool = False  # whether acting gave values too; otherwise they are computed at the end, all at once
+
+
 def gae(
     reward: Tensor, value: Tensor, next_value: Tensor, terminated: Tensor, done: Tensor, gamma: float, lam: float
 ) -> Tensor:
@@ -88,43 +99,58 @@ class Collector:
         self.clip_reward_sign, self.timer = clip_reward_sign, timer or Timer()
         self.env_steps = 0
         self.env_restarts = 0  # since the start, or since the run was resumed
+        self.under_way: PartialRollout | None = None
         self.observation = self._normalize(self._check_start(envs.reset()))
         self.mask = envs.action_mask
 
+    def make_first_step(self) -> None:
+        """Step every environment once, so that its faults come now; the next rollout begins with this step."""
+        self.under_way = self._begin()
+        self._step(self.under_way, 0)
+        self._check_rollout("reward", self.under_way.buffers["reward"][:1], 1)
+
     def collect(self) -> Rollout:
         """The next `horizon` steps of every environment."""
-        noise = self.distribution.noise(self.generator, (self.horizon, self.envs.num_envs))
-        buffers = self._empty_buffers()
-        self.actor.sync_weights()
-        episodes, finals = [], []
-        for t in range(self.horizon):
+        rollout, first = (self.under_way, 1) if self.under_way else (self._begin(), 0)
+        self.under_way = None
+        for t in range(first, self.horizon):
             raise_if_interrupted()
-            with self.timer("acting"):
-                dist_params, value = self.actor(self.observation)
-            self._check("output of the policy", dist_params)
-            if self.mask is not None:
-                dist_params, buffers["mask"][t] = self.distribution.mask(dist_params, self.mask), self.mask
-            action = self.distribution.sample(dist_params, noise[t])
-            self._check("action", action)
-            buffers["observation"][t], buffers["action"][t] = self.observation, action
-            buffers["dist_params"][t] = dist_params
-            if value is not None:
-                buffers["value"][t] = value
-            with self.timer("stepping"):
-                step = self.envs.step(self.distribution.to_env(action))
-            self.env_steps += self.envs.num_envs
-            self.env_restarts += step.restarts
-            self._check_finite(step)
-            episodes += [EpisodeRow(*episode, self.env_steps) for episode in step.episodes]
-            buffers["reward"][t], buffers["terminated"][t] = step.reward, step.terminated
-            buffers["truncated"][t] = step.truncated
-            if step.final_observation is not None:
-                finals += self._truncated_observations(t, step, step.final_observation)
-            self.observation, self.mask = self._normalize(step.observation), self.envs.action_mask
-        if value is None:
-            buffers["value"][:] = self._values(buffers["observation"])
-        self._check_rollout("value", buffers["value"], 0)
-        return self._make_rollout(buffers, episodes, finals)
+            self._step(rollout, t)
+        if not rollout.has_values:
+            rollout.buffers["value"][:] = self._values(rollout.buffers["observation"])
+        self._check_rollout("value", rollout.buffers["value"], 0)
+        return self._make_rollout(rollout.buffers, rollout.episodes, rollout.finals)
+
+    def _begin(self) -> "PartialRollout":
+        noise = self.distribution.noise(self.generator, (self.horizon, self.envs.num_envs))
+        self.actor.sync_weights()
+        return PartialRollout(noise, self._empty_buffers(), [], [])
+
+    def _step(self, rollout: "PartialRollout", t: int) -> None:
+        """Act in every environment, and store what was seen, done and earned."""
+        buffers = rollout.buffers
+        with self.timer("acting"):
+            dist_params, value = self.actor(self.observation)
+        self._check("output of the policy", dist_params)
+        if self.mask is not None:
+            dist_params, buffers["mask"][t] = self.distribution.mask(dist_params, self.mask), self.mask
+        action = self.distribution.sample(dist_params, rollout.noise[t])
+        self._check("action", action)
+        buffers["observation"][t], buffers["action"][t] = self.observation, action
+        buffers["dist_params"][t] = dist_params
+        if value is not None:
+            buffers["value"][t], rollout.has_values = value, True
+        with self.timer("stepping"):
+            step = self.envs.step(self.distribution.to_env(action))
+        self.env_steps += self.envs.num_envs
+        self.env_restarts += step.restarts
+        self._check_finite(step)
+        rollout.episodes += [EpisodeRow(*episode, self.env_steps) for episode in step.episodes]
+        buffers["reward"][t], buffers["terminated"][t] = step.reward, step.terminated
+        buffers["truncated"][t] = step.truncated
+        if step.final_observation is not None:
+            rollout.finals += self._truncated_observations(t, step, step.final_observation)
+        self.observation, self.mask = self._normalize(step.observation), self.envs.action_mask
 
     def rebuild_envs(self) -> int:
         """Make the environments anew and start over with them; return how many running episodes that cut."""
@@ -144,6 +170,7 @@ class Collector:
 
     def restore(self, state: dict) -> dict[int, str]:
         """Goes on from there; why not, by environment, where a new episode had to start."""
+        self.under_way = None
         failures = self.envs.restore(state["envs"])
         self.env_steps, self.mask = state["env_steps"], self.envs.action_mask
         self.generator.bit_generator.state = state["generator"]
@@ -220,7 +247,7 @@ class Collector:
         """Raise if a rollout's array (T, N) has a non-finite number; its first row is of step `steps_before`."""
         if not np.isfinite(array).all():
             t, env = np.argwhere(~np.isfinite(array))[0]
-            step = self.env_steps // self.envs.num_envs - self.horizon + steps_before + t
+            step = self.env_steps // self.envs.num_envs - len(array) + steps_before + t
             raise _not_finite(what, env, array[t, env], step)
 
     def _check_finite(self, step: Step) -> None:

@@ -1,6 +1,5 @@
 """The trainer: the composition of all its parts, its one state, and the loop of Algorithm 1."""
 
-import dataclasses
 import math
 import os
 import time
@@ -20,7 +19,6 @@ from spo.algorithms.trpo import TRPOUpdate
 from spo.config.config import Config
 from spo.envs import VecEnv
 from spo.envs.factory import choose_backend, make_envs
-from spo.envs.gym_vector import GymVectorAdapter
 from spo.envs.make import EnvMaker
 from spo.errors import ConfigError, DivergenceError, SpoError, place_of
 from spo.models.actors import actor_for
@@ -80,17 +78,18 @@ class Trainer:
             policy, self.initial_policy = load_newest_policy(config.init_from, encoder)
             self._start_from(policy)
         self.parameters = FlatParameters(self.network)
-        self.collector = self._make_collector(config, self.envs, self.observation_normalizer)
+        self.collector = self._make_collector()
         loss = make_loss(self.parameters, self.distribution, config)
         rule = TRPOUpdate if config.resolved_objective.trust_region else MinibatchUpdate
         self.update = rule(loss, config, generator(config.seed, "minibatches"))
 
-    def _make_collector(self, config: Config, envs: VecEnv, normalizer: ObservationNormalizer) -> Collector:
+    def _make_collector(self) -> Collector:
+        config = self.config
         return Collector(
-            envs,
+            self.envs,
             actor_for(self.network, config.device),
             self.distribution,
-            normalizer,
+            self.observation_normalizer,
             RewardNormalizer(config.normalize_reward, config.envs, config.gamma, authors=config.paper),
             generator(config.seed, "actions"),
             config.horizon,
@@ -149,18 +148,10 @@ class Trainer:
         is_long = self.config.gradient_steps >= COMPILE_FROM
         return self.config.compile == "on" or (self.config.compile == "auto" and is_long)
 
-    def try_environment(self) -> None:
-        """Step a fresh environment once, so that its faults come before a compilation and not after it."""
-        if self.backend == "envpool" or isinstance(getattr(self.envs, "envs", None), GymVectorAdapter):
-            return
-        config = dataclasses.replace(self.config, envs=1, horizon=1)
-        normalizer = ObservationNormalizer(config.normalize_observation, 1, self.observation_normalizer.continuous_size)
-        envs = make_envs(config, self.make_env, "gymnasium", 1)
-        try:
-            with self._errors_name_the_iteration():
-                self._make_collector(config, envs, normalizer).collect()
-        finally:
-            envs.close()
+    def make_first_step(self) -> None:
+        """Step every environment once, so that its faults come before a compilation and not after it."""
+        with self._errors_name_the_iteration():
+            self.collector.make_first_step()
 
     def fit(self, record: Record, callback: Callback | None = None) -> None:
         """Train until all iterations are made, or until the callback returns False."""

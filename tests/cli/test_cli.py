@@ -255,3 +255,11 @@ def test_comparing_objectives(capfd, tmp_path):
     for name in ("spo", "ppo-clip"):
         status = tmp_path / "all" / "runs" / "CartPole-v1" / name / "1" / "status.json"
         assert json.loads(status.read_text())["state"] == "finished"
+
+
+def test_a_terminal_shows_that_torch_is_loading():
+    """It takes seconds, and nothing else is known before it."""
+    words = ["-m", "spo", "train", "CartPole-v1", "--steps", "1"]
+    script = f"import pty, sys; pty.spawn([sys.executable, *{words}])"
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True).stdout.decode()
+    assert shown.startswith("loading PyTorch …\r\x1b[Kerror: --steps 1 is less than one iteration")

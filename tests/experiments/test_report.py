@@ -26,11 +26,12 @@ from spo.experiments.agreement import comparisons, pairs
 from spo.experiments.command_lines import sweep_command
 from spo.experiments.figures.style import make_distinct, styles_for
 from spo.experiments.plan import Cell, read_suite, restrict
-from spo.experiments.report.markup import element, join, short, with_sign
+from spo.experiments.report.markup import element, join
 from spo.experiments.report.page import POLICY, make_report, page
 from spo.experiments.results import Results
 from spo.experiments.scores import compare_variants
 from spo.experiments.sweep import Sweep
+from spo.runtime.formatting import short, with_sign
 from sweeps import VERSIONS, deviation, level, make_plan, make_sweep, scores_by_hand, write_run
 from waiting import PATIENCE
 

@@ -16,15 +16,17 @@ import pytest
 
 from spo.cli.training import parse_train
 from spo.errors import SpoError
+from spo.experiments.answer import compare_returns, judge_deviations
 from spo.experiments.command_lines import sweep_command
 from spo.experiments.compare import critic_note, plan_comparison, read_variation
-from spo.experiments.console import result_table
+from spo.experiments.console import draw_sparks, result_table
 from spo.experiments.executors import local
 from spo.experiments.plan import Cell, Plan, path_component, read_suite, restrict, suite_names
 from spo.experiments.results import Entry, Results
 from spo.experiments.run_sweep import bench, check_settings, find_remaining
 from spo.experiments.sweep import Sweep
 from spo.runs.record import RunRecord
+from spo.runtime.formatting import BARS
 from waiting import HELPERS, PATIENCE, children, wait_for
 
 TINY = {"envs": 2, "horizon": 16, "epochs": 2, "minibatches": 2, "hidden": [8], "critic_hidden": [8], "compile": "off"}
@@ -167,10 +169,26 @@ def test_the_table_explains_its_star_where_there_is_one(done, monkeypatch, from_
     entry = Entry(np.ones(2), np.ones(2), None, (), from_last_episodes)
     monkeypatch.setattr(Results, "entry", lambda *_: entry)
     table = result_table(Results(Sweep.open(done)))
-    stars = [cell for cell in table.columns[2].cells if cell.endswith("*")]
+    stars = [cell for cell in table.columns[3].cells if cell.endswith("*")]
     assert (len(stars), "last 8 were taken" in (table.caption or "")) == (
         (4, True) if from_last_episodes else (0, False)
     )
+
+
+def test_a_sweep_ends_with_its_answer_and_a_picture(copy, capsys):
+    bench(tiny(), copy, jobs=2)
+    table, answer, kept = capsys.readouterr().out.rsplit("\n", 3)[:3]
+    results = Results(Sweep.open(copy))
+    assert answer == compare_returns(results) + " " + judge_deviations(results)
+    assert "curves.png" in kept and (copy / "curves.png").stat().st_size > 5000
+    assert any(letter in BARS for letter in table)
+
+
+def test_spark_lines_of_one_task_share_a_scale(done, monkeypatch):
+    curves = {"spo": np.linspace(0, 1, 10), "ppo": np.linspace(0, 0.5, 10)}
+    monkeypatch.setattr(Results, "curve", lambda self, task, variant, points: (None, curves[variant][None]))
+    sparks = draw_sparks(Results(Sweep.open(done)), "CartPole-v1")
+    assert sparks["CartPole-v1", "spo"].endswith("█") and sparks["CartPole-v1", "ppo"].endswith("▅")
 
 
 def test_what_is_done_is_not_done_again(copy, capsys):

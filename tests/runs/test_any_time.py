@@ -1,11 +1,16 @@
 """What one has of a run that has not finished: its policy, its error's place, its directory for another try."""
 
+import math
+import signal
+
 import gymnasium as gym
 import numpy as np
 import pytest
 
 import spo
 from spo.errors import ConfigError, EnvError
+from spo.runs.directory import RunDirectory
+from spo.runtime.signals import Interrupted
 from spo.trainer import Trainer
 
 CARTPOLE = {"preset": "classic", "envs": 4, "horizon": 32, "steps": 4 * 128, "checkpoint_every": 2, "quiet": True}
@@ -18,7 +23,7 @@ class Faulty(gym.Env):
     action_space = gym.spaces.Discrete(2)
 
     def __init__(self, at: int = 5):
-        self.at, self.steps = at, 0
+        self.at, self.steps, self.reward = at, 0, 0.0
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -28,7 +33,7 @@ class Faulty(gym.Env):
         self.steps += 1
         if self.steps == self.at:
             self._read_the_map()
-        return np.zeros(2, np.float32), 0.0, False, False, {}
+        return np.zeros(2, np.float32), self.reward, False, False, {}
 
     def _read_the_map(self):
         return [][7]
@@ -37,8 +42,9 @@ class Faulty(gym.Env):
 class Patient(Faulty):
     """Never raises."""
 
-    def __init__(self):
+    def __init__(self, reward: float = 0.0):
         super().__init__(at=0)
+        self.reward = reward
 
 
 def stop_after(iterations):
@@ -117,25 +123,61 @@ def test_an_environments_error_keeps_its_cause_and_names_its_line(backend, tmp_p
     assert "return [][7]" in written and "IndexError" in written
 
 
-def test_a_fault_of_the_environment_comes_before_compiling(tmp_path, monkeypatch):
-    def compile_instead(trainer):
-        raise AssertionError("compiled first")
+def refuse_to_compile(trainer):
+    raise AssertionError("compiled first")
 
-    monkeypatch.setattr(Trainer, "choose_update_path", compile_instead)
-    settings = {"preset": "classic", "envs": 2, "horizon": 16, "steps": 64, "compile": "on", "quiet": True}
-    with pytest.raises(spo.SpoError, match="raised IndexError"):
-        spo.train(lambda: Faulty(at=1), **settings, out=str(tmp_path / "run"))
+
+def test_a_fault_of_any_environment_comes_before_compiling(tmp_path, monkeypatch):
+    """Also of the last one."""
+    monkeypatch.setattr(Trainer, "choose_update_path", refuse_to_compile)
+    settings = {"preset": "classic", "envs": 3, "horizon": 16, "steps": 96, "compile": "on", "quiet": True}
+    faults = iter([0, 0, 1])
+    with pytest.raises(spo.SpoError, match="environment 2 raised IndexError"):
+        spo.train(lambda: Faulty(at=next(faults)), **settings, out=str(tmp_path / "run"))
     assert "return [][7]" in (tmp_path / "run" / "traceback.txt").read_text()
 
 
-def test_trying_an_environment_changes_no_number(tmp_path, monkeypatch):
-    rows = []
+def test_a_reward_that_is_no_number_comes_before_compiling(tmp_path, monkeypatch):
+    monkeypatch.setattr(Trainer, "choose_update_path", refuse_to_compile)
+    settings = {"preset": "classic", "envs": 2, "horizon": 16, "steps": 64, "compile": "on", "quiet": True}
+    with pytest.raises(spo.SpoError, match="reward of environment 0 is not finite .nan. at its step 1"):
+        spo.train(lambda: Patient(reward=math.nan), **settings, out=str(tmp_path / "run"))
+
+
+@pytest.mark.parametrize("env, settings", [("Pendulum-v1", {}), ("CartPole-v1", {"horizon": 1, "minibatches": 2})])
+def test_the_step_before_compiling_is_the_first_of_the_rollout(env, settings, tmp_path, monkeypatch):
+    rows, settings = [], CARTPOLE | settings
     for will_compile in (False, True):
         monkeypatch.setattr(Trainer, "will_compile", will_compile)
         monkeypatch.setattr(Trainer, "choose_update_path", lambda trainer: ("eager", "as asked"))
-        out = tmp_path / str(will_compile)
-        spo.train("Pendulum-v1", **CARTPOLE, out=str(out), callback=lambda _, row: rows.append(row["policy_loss"]))
-    assert rows[:4] == rows[4:] and len(rows) == 8
+        run = spo.train(env, **settings, out=str(tmp_path / str(will_compile)), callback=stop_after(4))
+        metrics = RunDirectory(run.directory).read_metrics()
+        rows.append([row | {"wall_time": 0, "steps_per_second": 0} for row in metrics])
+    assert rows[0] == rows[1] and len(rows[0]) == 4
+
+
+def test_a_run_is_announced_before_its_environments_are_made(tmp_path, capsys):
+    """They may take minutes."""
+    told = []
+
+    def make():
+        told.append(capsys.readouterr().err)
+        return Patient()
+
+    spo.train(make, **CARTPOLE | {"quiet": False}, out=str(tmp_path / "run"), callback=stop_after(1))
+    assert "seed 1 · 512 steps" in told[0]
+
+
+def test_a_run_stopped_while_it_compiles_says_how_to_go_on(tmp_path, monkeypatch, capsys):
+    def interrupt(trainer):
+        raise Interrupted(signal.SIGINT)
+
+    monkeypatch.setattr(Trainer, "choose_update_path", interrupt)
+    settings = CARTPOLE | {"compile": "on", "quiet": False}
+    with pytest.raises(KeyboardInterrupt):
+        spo.train(Patient, **settings, out=str(tmp_path / "run"))
+    told = f"stopped while compiling; to go on: spo resume {tmp_path / 'run'} --env {Patient.__module__}:Patient"
+    assert told in capsys.readouterr().err
 
 
 def test_a_run_of_a_class_says_how_to_resume_it(tmp_path, capsys):

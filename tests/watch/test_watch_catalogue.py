@@ -16,6 +16,7 @@ from safetensors.numpy import save
 
 from made_runs import append_rows, cloud, write_cloud, write_config, write_run, write_status, write_sweep
 from spo.errors import SpoError
+from spo.runtime.formatting import draw_bars
 from spo.watch import catalogue as catalogue_module
 from spo.watch.catalogue import Catalogue
 from spo.watch.command import watch_runs
@@ -24,7 +25,7 @@ from spo.watch.files import Place
 from spo.watch.glance import look
 from spo.watch.samples import SampleReader
 from spo.watch.text import draw
-from spo.watch.words import draw_bars, list_differences, show_clock, show_number, show_steps
+from spo.watch.words import list_differences, show_clock, show_number, show_steps
 
 
 def fresh(root: Path) -> Catalogue:

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+import sys
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -58,6 +59,17 @@ def parse(kind: type[Arguments], words: list[str], program: str, default: Argume
             sentence = _read_sentence(box.getvalue())
             raise ConfigError(f"{sentence}{_suggest_flag(sentence, kind)} (see {program} --help)")
         raise
+
+
+def load_torch() -> None:
+    """Import PyTorch, which takes seconds, and show on a terminal that it is under way."""
+    if "torch" in sys.modules or not sys.stderr.isatty():
+        return
+    print("loading PyTorch …", end="", file=sys.stderr, flush=True)
+    try:
+        import torch  # noqa: F401
+    finally:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def _suggest_flag(sentence: str, kind: type) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from spo.cli.command import command
+from spo.cli.command import command, load_torch
 from spo.config import fields
 from spo.errors import ConfigError
 
@@ -18,6 +18,7 @@ HELP = {"-h", "--help"}
 
 @command("train ENV", "train a policy (spo train --help lists every setting)")
 def train(words: list[str]) -> None:
+    load_torch()
     from spo.envs.factory import env_maker
     from spo.runs.start import run_training
 
@@ -60,6 +61,7 @@ class ResumeArguments:
 
 @command("resume RUN", "continue a run that was stopped, to the bit as if it never was", ResumeArguments)
 def resume(given: ResumeArguments) -> None:
+    load_torch()
     from spo.runs.resume import resume
 
     named = {"env": given.env, "objective": given.objective, "encoder": given.encoder, "wrapper": given.wrapper}
@@ -135,6 +137,7 @@ class EvalArguments:
 def evaluate(given: EvalArguments) -> None:
     from contextlib import closing
 
+    load_torch()
     from spo.evaluation import EvaluationProgress
     from spo.runs.evaluate import evaluate
 

@@ -2,8 +2,10 @@
 
 import sys
 import time
+import warnings
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
@@ -14,10 +16,12 @@ from spo.experiments.plan import Cell, Plan
 from spo.experiments.results import Results
 from spo.experiments.run_time import seconds_of_all, sort_longest_first
 from spo.experiments.sweep import Sweep
-from spo.runtime.formatting import clock
+from spo.runtime.formatting import clock, draw_bars
 
 SECONDS_BETWEEN_LINES = 10.0
 WIDE = 200
+SPARK = 10
+"""Letters of a spark line."""
 SHORT = "* so few episodes ended there that the last 8 were taken"
 SECONDS_BETWEEN_TABLES = 2.0
 
@@ -107,14 +111,31 @@ def result_table(results: Results) -> Table:
     """Ours beside the paper's; no times, so that the same runs give the same table."""
     plan = results.plan
     has_paper = bool(plan.paper)
-    columns = ["task", "variant", f"return, last {plan.final_fraction:.0%}", "maximum ratio deviation"]
+    columns = ["task", "variant", "returns", f"return, last {plan.final_fraction:.0%}", "maximum ratio deviation"]
     table = Table(*columns, *(["paper: return", "deviation"] if has_paper else []), title=escape(plan.title))
     entries = {(task, variant): results.entry(task, variant) for task in plan.tasks for variant in plan.variants}
     notes = [plan.note, SHORT if any(entry.from_last_episodes for entry in entries.values()) else ""]
     table.caption = "\n".join(filter(None, notes)) or None
+    sparks = {cell: spark for task in plan.tasks for cell, spark in draw_sparks(results, task).items()}
     for (task, variant), entry in entries.items():
-        table.add_row(escape(task), escape(plan.label(variant)), *_entry_cells(entry, has_paper))
+        cells = _entry_cells(entry, has_paper)
+        table.add_row(escape(task), escape(plan.label(variant)), sparks[task, variant], *cells)
     return table
+
+
+def draw_sparks(results: Results, task: str) -> dict[tuple[str, str], str]:
+    """By task and variant, the mean return over the steps as a spark line; one scale for all variants of a task."""
+    curves = {variant: _mean_curve(results, task, variant) for variant in results.plan.variants}
+    known = np.concatenate([curve[np.isfinite(curve)] for curve in curves.values()])
+    ends = (float(known.min()), float(known.max())) if known.size else None
+    return {(task, variant): draw_bars(curve, SPARK, ends) for variant, curve in curves.items()}
+
+
+def _mean_curve(results: Results, task: str, variant: str) -> np.ndarray:
+    _, runs = results.curve(task, variant, points=SPARK)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a bin in which no episode ended has no mean
+        return np.nanmean(runs, axis=0) if len(runs) else np.array([])
 
 
 def _entry_cells(entry, has_paper: bool) -> list[str]:

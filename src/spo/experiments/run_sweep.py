@@ -2,11 +2,13 @@
 
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
 
 from spo.errors import SpoError
+from spo.experiments.answer import answer
 from spo.experiments.console import WIDE, Display, print_missing, print_plan, result_table
 from spo.experiments.executors import Executor, execute
 from spo.experiments.executors.local import Local
@@ -46,8 +48,20 @@ def bench(
     results = Results(sweep)
     # Elsewhere than on a terminal nothing is gained by folding lines.
     Console(width=None if sys.stdout.isatty() else WIDE).print(result_table(results))
-    print(f"results.csv, curves.csv and runs/ are in {out}; spo report {out} makes a page of them")
+    print(answer(results))
+    kept = ["results.csv", "curves.csv", *draw_picture(results, out)]
+    print(f"{', '.join(kept)} and runs/ are in {out}; spo report {out} makes a page of them")
     print_missing(results)
+
+
+def draw_picture(results: Results, out: Path) -> list[str]:
+    """Draw the curves beside the runs, and name the file; without matplotlib or a finished run there is none."""
+    if not find_spec("matplotlib") or not any(run.state == "finished" for run in results.runs.values()):
+        return []
+    from spo.experiments.figures.curves import draw_sweep
+    from spo.experiments.figures.style import save
+
+    return [path.name for path in save(draw_sweep(results), "curves", out, formats=("png",))]
 
 
 def write_tables(directory: Path, results: Results) -> None:

@@ -15,10 +15,8 @@ from spo.runs.directory import RunDirectory
 from spo.runtime.formatting import show
 
 
-def announce(config: Config, choices: str) -> None:
-    """Says what is about to run."""
-    if config.quiet:
-        return
+def announce(config: Config) -> None:
+    """Say what is about to run, before anything is made that may take long."""
     settings = ", ".join(f"{name} {show(value)}" for name, value in config.objective_settings.items())
     behaviour = "the authors' behaviour" if config.paper else "default behaviour"
     layers = "-".join(map(str, config.hidden)) or config.encoder
@@ -26,11 +24,11 @@ def announce(config: Config, choices: str) -> None:
         f"{config.env} · {config.objective} {settings} · preset {config.preset}, {behaviour} · policy {layers}"
         f" · seed {config.seed} · {config.total_steps:,} steps"
     )
-    print(printable(text), choices, *_warnings(config), sep="\n", file=sys.stderr, flush=True)
+    say(config, text, *_warnings(config))
 
 
 @contextmanager
-def say_compiling(config: Config) -> Iterator[None]:
+def say_compiling(config: Config, resume_command: str) -> Iterator[None]:
     """Show that a compilation is under way: a spinner on a terminal, a line elsewhere."""
     text = "compiling the update, about 20 s, cached afterwards"
     is_live = sys.stderr.isatty() and not config.quiet
@@ -40,14 +38,14 @@ def say_compiling(config: Config) -> Iterator[None]:
         with Console(stderr=True).status(text) if is_live else nullcontext():
             yield
     except KeyboardInterrupt:
-        say(config, "stopped while compiling: no step was made yet")
+        say(config, f"stopped while compiling; to go on: {resume_command}")
         raise
 
 
-def say(config: Config, line: str) -> None:
-    """Print a line about the run, unless nothing but errors is wanted."""
+def say(config: Config, *lines: str) -> None:
+    """Print lines about the run, unless nothing but errors is wanted."""
     if not config.quiet:
-        print(printable(line), file=sys.stderr, flush=True)
+        print(*map(printable, lines), sep="\n", file=sys.stderr, flush=True)
 
 
 def _warnings(config: Config) -> list[str]:

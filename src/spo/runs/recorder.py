@@ -1,6 +1,7 @@
 """What a training leaves behind while it runs: logs, status, evaluations, checkpoints."""
 
 import dataclasses
+import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -9,6 +10,7 @@ from pathlib import Path
 from safetensors.numpy import save
 
 from spo.algorithms.metrics import Row
+from spo.config.env_ids import names_module
 from spo.evaluation import evaluate_policy
 from spo.models.policy_files import save_policy
 from spo.runs.checkpoint import Snapshot, save_checkpoint
@@ -103,9 +105,7 @@ class Recorder:
         return error
 
     def _how_to_go_on(self) -> str:
-        command = f"spo resume {self.directory.path}"
-        if callable(self.training.make_env.env):
-            command = _resume_of_class(self.directory.path, self.config.env)
+        command = resume_command(self.training, self.directory.path)
         if not self.published:
             return f"no checkpoint yet: {command} starts the run again"
         return f"saved up to iteration {self.published}: {command} continues from there"
@@ -149,8 +149,17 @@ class Recorder:
                 logger.close()
 
 
-def _resume_of_class(path: Path, name: str) -> str:
-    """How to resume a run whose environment a callable makes: on the command line, if that can import it."""
-    module, _, qualified = name.rpartition(".")
-    is_importable = module and not module.startswith("__main__") and "<" not in name
-    return f"spo resume {path} --env {module}:{qualified}" if is_importable else f"spo.resume({str(path)!r}, env=...)"
+def resume_command(training: Trainer, path: Path) -> str:
+    """How to resume a run: on the command line, where that can import all that the run was made of."""
+    config = training.config
+    if callable(training.make_env.env):
+        module, _, name = config.env.rpartition(".")
+        if not module or module.startswith("__main__") or "<" in config.env:
+            return f"spo.resume({str(path)!r}, env=...)"
+        named = ["--env", f"{module}:{name}"]
+    else:
+        named = ["--env", config.env] if names_module([config.env, config.env_arg]) else []
+    for name in ("objective", "encoder"):
+        named += [f"--{name}", getattr(config, name)] if ":" in getattr(config, name) else []
+    named += ["--wrapper", *config.wrapper] if config.wrapper else []
+    return shlex.join(["spo", "resume", str(path), *named])

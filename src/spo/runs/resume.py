@@ -17,7 +17,7 @@ from spo.errors import ConfigError, CorruptRunError, SpoError, printable
 from spo.models.policy_files import load_policy
 from spo.runs import checkpoint
 from spo.runs.checkpoint import Snapshot
-from spo.runs.console import announce
+from spo.runs.console import announce, say
 from spo.runs.directory import RunDirectory
 from spo.runs.loggers import Logger
 from spo.runs.record import RunRecord, check_wrappers_repeated, machine, versions
@@ -56,7 +56,11 @@ def resume(
         env = _import_class(record, env)
         check_wrappers_repeated(record.settings, wrapper)
         config, changes = _resume_config(record, env, objective, encoder, steps, snapshot)
-        training = Trainer(dataclasses.replace(config, quiet=quiet), env_maker(config, env))
+        config = dataclasses.replace(config, quiet=quiet)
+        announce(config)
+        start = f"from iteration {snapshot.iteration}" if snapshot else "from the start: there is no checkpoint yet"
+        say(config, f"resumes {start}")
+        training = Trainer(config, env_maker(config, env))
         try:
             return _continue_run(training, directory, record, snapshot, changes, callback, loggers)
         finally:
@@ -72,9 +76,8 @@ def _continue_run(
     callback: Callback | None,
     loggers: Sequence[Logger],
 ) -> Run:
-    start = f"from iteration {snapshot.iteration}" if snapshot else "from the start: there is no checkpoint yet"
-    announce(training.config, f"resumes {start}, {describe_backend(training)}")
-    _take_recorded_path(training, directory, record)
+    say(training.config, *describe_backend(training))
+    _take_recorded_path(training, directory, record, is_new=snapshot is None)
     if snapshot:
         _restore(training, snapshot)
         known = len(snapshot.state["departures"])
@@ -204,9 +207,9 @@ def _list_changes(record: RunRecord) -> list[str]:
     return [f"{name} was {then[name]} and is {now.get(name, 'missing')}" for name in changed]
 
 
-def _take_recorded_path(training: Trainer, directory: RunDirectory, record: RunRecord) -> None:
+def _take_recorded_path(training: Trainer, directory: RunDirectory, record: RunRecord, is_new: bool) -> None:
     recorded = record.resolved.update
-    path, reason = choose_update_path(training)
+    path, reason = choose_update_path(training, directory, is_new)
     if recorded is None:  # killed while it compiled
         record.resolved.update = path
         record.write(directory)

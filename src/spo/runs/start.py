@@ -19,7 +19,7 @@ from spo.runs.directory import RunDirectory
 from spo.runs.loggers import Logger
 from spo.runs.profile import table
 from spo.runs.record import RunRecord
-from spo.runs.recorder import Recorder
+from spo.runs.recorder import Recorder, resume_command
 from spo.runs.trackers import check_trackers
 from spo.runtime import signals
 from spo.runtime.files import write_error
@@ -58,6 +58,7 @@ def run_training(
     RunDirectory.check_unused(config.out, config.overwrite)
     check_trackers(config.track)
     with signals.install_handlers():
+        announce(config)
         training = Trainer(config, make_env)
         try:
             directory = RunDirectory.create(
@@ -69,10 +70,10 @@ def run_training(
                     directory.clear()
                 record = RunRecord.of(training)
                 record.write(directory)  # before compiling, so that a run killed there can be resumed
-                announce(config, describe_backend(training))
+                say(config, *describe_backend(training))
                 if training.initial_policy:
                     say(config, f"starts from the policy in {training.initial_policy}")
-                path, reason = choose_update_path(training)
+                path, reason = choose_update_path(training, directory, is_new=True)
                 record.resolved.update = path
                 record.write(directory)
                 say(config, f"update {path} ({reason})")
@@ -81,12 +82,13 @@ def run_training(
             training.envs.close()
 
 
-def choose_update_path(training: Trainer) -> tuple[str, str]:
-    """The path of the update, and why; before a compilation an environment is tried, because that takes long."""
+def choose_update_path(training: Trainer, directory: RunDirectory, is_new: bool) -> tuple[str, str]:
+    """The path of the update, and why; a new run steps every environment once before it compiles, which takes long."""
     if not training.will_compile:
         return training.choose_update_path()
-    training.try_environment()
-    with say_compiling(training.config):
+    if is_new:
+        training.make_first_step()
+    with say_compiling(training.config, resume_command(training, directory.path)):
         return training.choose_update_path()
 
 
@@ -129,8 +131,10 @@ def run_to_completion(training: Trainer, recorder: Recorder, callback: Callback 
     return Run(directory.path, training.snapshot_policy(), summary)
 
 
-def describe_backend(training: Trainer) -> str:
-    backend = f"backend {training.backend} ({training.backend_reason}), {training.threads} thread(s)"
+def describe_backend(training: Trainer) -> list[str]:
+    """What steps the environments and why, and how actions are scaled, where that is worth a line."""
+    threads = f"{training.threads} thread{'s' if training.threads > 1 else ''}"
+    backend = f"backend {training.backend} ({training.backend_reason}), {threads}"
     space, distribution = training.spec.action_space, training.spec.distribution
     note = describe_action_scale(space, distribution, training.config.action_scale)
-    return f"{backend}\n{note}" if note else backend
+    return [backend, note] if note else [backend]

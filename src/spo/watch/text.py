@@ -11,9 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from spo.errors import printable
+from spo.runtime.formatting import draw_bars
 from spo.watch.catalogue import Catalogue
 from spo.watch.glance import Glance
-from spo.watch.words import draw_bars, leaves_bound, list_differences, name_of, show_clock, show_number, show_steps
+from spo.watch.words import leaves_bound, list_differences, name_of, show_clock, show_number, show_steps
 
 SECONDS = 1.0
 COLOURS = {"running": "cyan", "finished": "green", "failed": "red", "damaged": "red", "silent": "yellow",

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from spo.experiments.figures.style import style_of
 from spo.watch.glance import Glance
 
-BARS = "▁▂▃▄▅▆▇█"
 MOST_DIFFERENCES = 6
 
 
@@ -38,17 +37,6 @@ def show_clock(seconds: float) -> str:
     if hours >= 48:
         return f"{hours // 24} d {hours % 24} h"
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def draw_bars(values: Iterable[float], width: int = 16) -> str:
-    """Draw a spark line of letters."""
-    values = list(values)
-    if not values:
-        return ""
-    chosen = [values[round(i * (len(values) - 1) / max(1, width - 1))] for i in range(min(width, len(values)))]
-    low, high = min(values), max(values)
-    scale = (len(BARS) - 1) / (high - low) if high > low else 0.0
-    return "".join(BARS[round((value - low) * scale)] for value in chosen)
 
 
 def list_differences(glances: Iterable[Glance]) -> dict[str, str]:

@@ -1,8 +1,9 @@
 """Which of the paper's effects the sweep shows again, and which it does not."""
 
 from spo.experiments.agreement import Comparison, Effect, comparisons
-from spo.experiments.report.markup import Html, element, join, label, number, plural, section, table, with_sign
+from spo.experiments.report.markup import Html, element, join, label, number, section, table
 from spo.experiments.results import Results
+from spo.runtime.formatting import plural, with_sign
 
 TITLE = "What agrees with the paper"
 RULE = (

@@ -1,11 +1,8 @@
-"""What a reader wants to know first: who is ahead, by how much and how surely, and who left the bound on the ratio."""
+"""What a reader wants to know first."""
 
-from collections import Counter
-from dataclasses import dataclass
-
-from spo.experiments.agreement import difference
-from spo.experiments.report.markup import Html, element, plural, short, with_sign
-from spo.experiments.results import Result, Results
+from spo.experiments.answer import answer
+from spo.experiments.report.markup import Html, element
+from spo.experiments.results import Results
 
 MEANING = (
     "Ratio deviation says how far an update moved the policy away from the one that gathered its data: 0 is not at all,"
@@ -14,124 +11,6 @@ MEANING = (
 )
 
 
-@dataclass(frozen=True)
-class Lead:
-    """The variant with the highest mean return on a task, beside the next."""
-
-    task: str
-    first: str
-    second: str
-    returns: tuple[float, float]
-    ends: tuple[float, float] | None  # the 95 % interval of the difference; None with one seed
-
-    @property
-    def is_sure(self) -> bool:
-        return self.ends is not None and self.ends[0] > 0
-
-
 def headline(results: Results) -> Html:
-    """The verdict as computed sentences, and what the second measure means."""
-    sentences = [compare_returns(results), judge_deviations(results)]
-    answer = element("p", " ".join(filter(None, sentences)), class_="answer")
-    return element("div", answer, element("p", MEANING, class_="caption"))
-
-
-# Returns
-
-
-def compare_returns(results: Results) -> str:
-    """Who has the higher return, by how much, and whether the seeds make it sure."""
-    leads = [lead for task in results.plan.tasks if (lead := find_lead(results, task))]
-    if not leads:
-        return _describe_alone(results)
-    return _describe_lead(results, leads[0]) if len(results.plan.tasks) == 1 else _count_leads(results, leads)
-
-
-def find_lead(results: Results, task: str) -> Lead | None:
-    """The two best variants of a task, if two have returns there."""
-    entries = {variant: results.entry(task, variant) for variant in results.plan.variants}
-    known = sorted(
-        (name for name, entry in entries.items() if len(entry.returns)), key=lambda name: -entries[name].mean
-    )
-    if len(known) < 2:
-        return None
-    first, second = (entries[name] for name in known[:2])
-    has_seeds = min(len(first.returns), len(second.returns)) > 1
-    interval = difference(first.returns, second.returns) if has_seeds else None
-    ends = (float(interval.low), float(interval.high)) if interval else None
-    return Lead(task, known[0], known[1], (first.mean, second.mean), ends)
-
-
-def _describe_lead(results: Results, lead: Lead) -> str:
-    label, (best, next_best) = results.plan.label, lead.returns
-    words = f"{label(lead.first)} is ahead on {lead.task} with a return of {short(best)} against {short(next_best)} of"
-    gap = best - next_best
-    if lead.ends is None:
-        return f"{words} {label(lead.second)}, but with one seed each this may be chance."
-    ends = f"{with_sign(gap)}, 95\u00a0% interval {with_sign(lead.ends[0], gap)} to {with_sign(lead.ends[1], gap)}"
-    sure = "which is more than chance between these seeds" if lead.is_sure else "so it may be chance"
-    return f"{words} {label(lead.second)} ({ends}), {sure}."
-
-
-def _count_leads(results: Results, leads: list[Lead]) -> str:
-    counts, sure = Counter(lead.first for lead in leads), Counter(lead.first for lead in leads if lead.is_sure)
-    parts = [
-        f"{results.plan.label(name)} has the highest return on {count} of {plural(len(leads), 'task')}"
-        f" ({sure[name]} of them by more than chance between the seeds)"
-        for name, count in counts.most_common()
-    ]
-    if all(lead.ends is None for lead in leads):
-        return "; ".join(part.partition(" (")[0] for part in parts) + ", with one seed each, so it may be chance."
-    return "; ".join(parts) + "."
-
-
-def _describe_alone(results: Results) -> str:
-    """Where there is nothing to compare: what was reached."""
-    cells = [(task, variant) for task in results.plan.tasks for variant in results.plan.variants]
-    known = [(*cell, entry) for cell in cells if (entry := results.entry(*cell)).mean is not None]
-    if not known:
-        return "No run has a return yet."
-    parts = [f"{short(entry.mean)} on {task} ({results.plan.label(variant)})" for task, variant, entry in known]
-    return f"The return reached is {', '.join(parts)}."
-
-
-# Ratio deviation
-
-
-def judge_deviations(results: Results) -> str:
-    """Which variants kept the mean ratio deviation of every minibatch within their ε, and how far others went."""
-    runs = {variant: _runs_with_bound(results, variant) for variant in results.plan.variants}
-    runs = {variant: own for variant, own in runs.items() if own}
-    if not runs:
-        return ""
-    widths = sorted({run.epsilon for own in runs.values() for run in own})
-    bound = f"ε = {widths[0]:g}" if len(widths) == 1 else "their own ε"
-    inside = [variant for variant, own in runs.items() if not any(map(_is_outside, own))]
-    parts = [_describe_inside(results, {name: runs[name] for name in inside}, bound)] if inside else []
-    left = [_describe_outside(results.plan.label(name), runs[name]) for name in runs if name not in inside]
-    parts += [f"{'The ratio deviation' if not parts else 'It'} left {bound} with {'; '.join(left)}."] if left else []
-    return " ".join(parts)
-
-
-def _runs_with_bound(results: Results, variant: str) -> list[Result]:
-    return [run for task in results.plan.tasks for run in results.finished_runs(task, variant) if run.epsilon]
-
-
-def _is_outside(run: Result) -> bool:
-    return run.summary["ratio_deviation_max"] > run.epsilon
-
-
-def _describe_inside(results: Results, runs: dict[str, list[Result]], bound: str) -> str:
-    names = "; ".join(results.plan.label(variant) for variant in runs)  # labels have commas
-    return (
-        f"The ratio deviation stayed within {bound} with {names} (at most {short(_largest(sum(runs.values(), [])))})."
-    )
-
-
-def _describe_outside(label: str, runs: list[Result]) -> str:
-    where = f"in {sum(map(_is_outside, runs))} of {plural(len(runs), 'run')}, " if len(runs) > 1 else ""
-    return f"{label} ({where}up to {short(_largest(runs))})"
-
-
-def _largest(runs: list[Result]) -> float:
-    return max(run.summary["ratio_deviation_max"] for run in runs)
+    """The answer, and what the second measure means."""
+    return element("div", element("p", answer(results), class_="answer"), element("p", MEANING, class_="caption"))

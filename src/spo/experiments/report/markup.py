@@ -4,6 +4,8 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
+from spo.runtime.formatting import short
+
 VOID = ("meta", "img", "br")
 INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
@@ -61,23 +63,3 @@ def _cell(name: str, content: object, **attributes: object) -> Html:
 def number(value: float, text: str | None = None) -> Html:
     """A number as it is read, with all its digits for who looks closer."""
     return element("data", text or short(value), value=repr(float(value)))
-
-
-def short(value: float, like: float | None = None) -> str:
-    """A number with as many digits after the point as its size, or another number's, asks for."""
-    size = abs(value if like is None else like)
-    digits = 1 if size >= 100 else 2 if size >= 10 else 3
-    text = f"{value:,.{digits}f}" if value == 0 or size >= 0.001 else f"{value:.2g}"
-    return text.replace("-", "−")
-
-
-def with_sign(value: float, like: float | None = None) -> str:
-    return ("+" if value > 0 else "") + short(value, like)
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.3g}\u00a0%"
-
-
-def plural(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"

@@ -9,8 +9,9 @@ import numpy as np
 from spo.experiments.figures.bands import Band
 from spo.experiments.figures.panels import WIDE_PANEL, Curve, draw_panel, draw_swatch
 from spo.experiments.figures.style import make_distinct, styles_for
-from spo.experiments.report.markup import Html, element, join, label, number, percent, plural, section, short, table
+from spo.experiments.report.markup import Html, element, join, label, number, section, table
 from spo.experiments.results import Entry, Result, Results
+from spo.runtime.formatting import percent, plural, short
 
 LONGEST_REASON = 160
 """Letters of a reason that a cell shows; the whole of it stands with the other failures."""

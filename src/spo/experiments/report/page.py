@@ -8,7 +8,7 @@ from spo.errors import SpoError
 from spo.experiments.figures.style import pyplot
 from spo.experiments.report.agreement import agreement_section
 from spo.experiments.report.headline import headline
-from spo.experiments.report.markup import Html, element, plural
+from spo.experiments.report.markup import Html, element
 from spo.experiments.report.outcomes import curve_section, deviation_section, outcome_section, width_section
 from spo.experiments.report.provenance import (
     command_section,
@@ -23,6 +23,7 @@ from spo.experiments.report.verdict import verdict_section
 from spo.experiments.results import Results, curves_csv
 from spo.experiments.sweep import open_sweep_or_run
 from spo.runtime.files import replace_file, translate_os_errors
+from spo.runtime.formatting import plural
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 """Nothing is loaded, and nothing runs."""

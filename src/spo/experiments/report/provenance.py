@@ -5,8 +5,9 @@ from collections.abc import Mapping
 
 from spo.experiments.command_lines import sweep_command
 from spo.experiments.plan import Cell, Plan
-from spo.experiments.report.markup import Html, element, plural, section, table
+from spo.experiments.report.markup import Html, element, section, table
 from spo.experiments.results import Result, Results
+from spo.runtime.formatting import plural
 
 NOT_SETTINGS = ("env", "seed", "out", "config", "quiet")
 """What differs from run to run by intention, or has no part in what a run comes to."""

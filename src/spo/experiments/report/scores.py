@@ -1,10 +1,11 @@
 """Scores over all tasks, with intervals as numbers and as lines."""
 
 from spo.experiments import statistics
-from spo.experiments.report.markup import Html, element, join, label, number, plural, section, table
+from spo.experiments.report.markup import Html, element, join, label, number, section, table
 from spo.experiments.results import Results
 from spo.experiments.scores import Comparison, compare_variants
 from spo.experiments.statistics import Interval
+from spo.runtime.formatting import plural
 
 STATISTICS = {"median": "median", "iqm": "IQM", "mean": "mean", "optimality_gap": "optimality gap (lower is better)"}
 ENOUGH_SEEDS = 10
