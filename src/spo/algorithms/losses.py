@@ -17,7 +17,7 @@ from spo.objectives import settings_of
 
 LARGEST_LOG_RATIO = 15.0
 Feedback = dict[str, Tensor]
-"""Settings that the trainer adapts, as tensors, so that a compiled step need not be compiled again."""
+"""Settings that change during a run, as tensors, so that a compiled step need not be compiled again."""
 
 
 def normalize(advantage: Tensor, reference: Tensor) -> Tensor:
@@ -62,7 +62,8 @@ class Surrogate:
     @classmethod
     def of(cls, config: Config) -> "Surrogate":
         objective, values = config.resolved_objective, config.objective_settings
-        own = {name: values[name] for name in settings_of(objective.function) if name != objective.fed_back}
+        moving = {objective.fed_back, *config.widths_at(0)}
+        own = {name: values[name] for name in settings_of(objective.function) if name not in moving}
         return cls(partial(objective.function, **own), objective.inputs)
 
     def arguments(self, log_ratio: Tensor, inputs: dict[str, Tensor]) -> list[Tensor]:
@@ -204,7 +205,8 @@ def _check_objective(config: Config, surrogate: Surrogate) -> None:
     inputs = {name: samples.abs() for name in ("kl", "kl_reverse", "ratio_next", "advantage_next", "has_next")}
     inputs |= {"advantage": advantage, "old_log_prob": -samples}
     fed_back = config.resolved_objective.fed_back
-    feedback = {fed_back: torch.tensor(config.objective_settings[fed_back])} if fed_back else {}
+    moving = ({fed_back: config.objective_settings[fed_back]} if fed_back else {}) | config.widths_at(0)
+    feedback = {name: torch.tensor(value) for name, value in moving.items()}
     try:
         result = surrogate.function(*surrogate.arguments(samples.log(), inputs), **feedback)
         shape, is_finite = tuple(result.shape), bool(result.isfinite().all())

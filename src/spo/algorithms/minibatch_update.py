@@ -4,7 +4,7 @@ One step (gradient, clipping, Adam, statistics) is one function of tensors, so t
 the same code.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
@@ -157,10 +157,14 @@ class MinibatchUpdate:
         learning_rate: float | None,
         record: Callable[[Tensor], object] | None = None,
         sampler: RatioSampler | None = None,
+        widths: Mapping[str, float] | None = None,
     ) -> dict[str, float]:
-        """Improves in place and returns the iteration's statistics; `record` and `sampler` get what each epoch saw."""
+        """Improves in place and returns the iteration's statistics; `record` and `sampler` get what each epoch saw.
+
+        `widths` are those that a schedule has for this iteration.
+        """
         batch = prepared(self.loss, normalize_over_batch(batch, self.config))
-        used = dict(self.fed_back)
+        used = self.fed_back | dict(widths or {})
 
         def after_epoch(order: Tensor, samples: list[Tensor]) -> bool:
             if sampler:
@@ -169,7 +173,7 @@ class MinibatchUpdate:
                 record(self.seen_advantage(batch["advantage"], order))
             return self._has_enough(batch)
 
-        stats = self.epochs(batch, learning_rate, self.feedback, after_epoch)
+        stats = self.epochs(batch, learning_rate, as_feedback(used), after_epoch)
         stats |= divergences(self.loss, batch)
         self._feed_back(stats)
         if learning_rate is None:
@@ -185,12 +189,8 @@ class MinibatchUpdate:
             seen[chosen] = normalize(advantage[chosen], advantage[chosen])
         return seen
 
-    @property
-    def feedback(self) -> Feedback:
-        return {name: torch.tensor(value) for name, value in self.fed_back.items()}
-
     def compile(self, example: Batch) -> None:
-        self.epochs.compile(example, self.feedback)
+        self.epochs.compile(example, as_feedback(self.fed_back | self.config.widths_at(0)))
 
     def state(self) -> dict[str, object]:
         return {"epochs": self.epochs.state(), "fed_back": dict(self.fed_back)}
@@ -216,6 +216,10 @@ class MinibatchUpdate:
         depends_on = inputs_of(adapt)[1:]
         bound = self.config.bind(adapt)
         self.fed_back[name] = bound(self.fed_back[name], *(stats[other] for other in depends_on))
+
+
+def as_feedback(settings: Mapping[str, float]) -> Feedback:
+    return {name: torch.tensor(value) for name, value in settings.items()}
 
 
 def prepared(loss: Loss | ValueLoss, batch: Batch) -> Batch:
