@@ -6,7 +6,7 @@ PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --c
 .PHONY: demo test test-long test-processors test-integrations scan-integrations bench-guard same-numbers lint types docs wheel relocate-mutations clean
 
 demo: $(VENV)/.runs
-	$(VENV)/bin/spo compare Humanoid-v4 --objectives spo ppo-clip --paper --steps 100k --hidden 256 256 128 128 64 64
+	$(VENV)/bin/spo compare Humanoid-v4 --objectives ppo-clip spo spo-adaptive --paper --steps 100k --hidden 256 256 128 128 64 64
 
 test: $(VENV)/.tests lint types
 	$(VENV)/bin/python -m pytest -n 2 --dist worksteal
@@ -58,7 +58,7 @@ $(VENV)/.runs: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than 3.11; name a newer one with PYTHON=..."; exit 2; }
 	@echo "setting up $(VENV) (a few minutes, once)"
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --editable '.[mujoco]'
+	$(PIP) --editable '.[mujoco,report]'
 	@touch $@
 
 $(VENV)/.tests: $(VENV)/.runs
@@ -68,7 +68,7 @@ $(VENV)/.tests: $(VENV)/.runs
 
 $(VENV)/.docs: $(VENV)/.runs
 	@echo "installing what the documentation needs"
-	$(PIP) --editable '.[mujoco,docs]'
+	$(PIP) --editable '.[mujoco,report,docs]'
 	@touch $@
 
 clean:

@@ -72,11 +72,14 @@ def evaluate_policy(
     video: str | None = None,
     max_steps: int | None = None,
     on_step: OnStep = lambda episode, step: None,
+    render: bool = False,
 ) -> Evaluation:
-    """Play whole episodes, or up to `max_steps` of each; with `video`, record them into one file."""
+    """Play whole episodes, or up to `max_steps` of each; `video` records them into a file, `render` shows them."""
     if video:
         check_video(video)
-    env = _make_rendering_env(make_env) if video else make_env(full_games=True)
+    if render:
+        check_window(video)
+    env = _make_window(make_env) if render else _make_rendered(make_env) if video else make_env(full_games=True)
     frames: list[np.ndarray] = []
     policy.seed(seed)
     try:
@@ -124,7 +127,7 @@ def _recorder(env: gym.Env, frames: list[np.ndarray], video: str | None) -> Call
     return (lambda: frames.append(env.render())) if video else lambda: None
 
 
-def _make_rendering_env(make_env: MakeEnv) -> gym.Env:
+def _make_rendered(make_env: MakeEnv) -> gym.Env:
     """An environment that renders to arrays, also on a machine without a screen."""
     if not os.environ.get("DISPLAY"):
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
@@ -133,6 +136,31 @@ def _make_rendering_env(make_env: MakeEnv) -> gym.Env:
         return make_env(full_games=True, render_mode="rgb_array")
     except SpoError as error:
         raise SpoError(f"--video cannot be recorded: {error}")
+
+
+def _make_window(make_env: MakeEnv) -> gym.Env:
+    """An environment that draws itself into a window."""
+    try:
+        env = make_env(full_games=True, render_mode="human")
+    except SpoError as error:
+        raise SpoError(f"--render cannot show it: {error}")
+    if env.render_mode != "human":
+        env.close()
+        raise SpoError(f"--render cannot show it: the environment draws {', '.join(_render_modes(env)) or 'nothing'}")
+    return env
+
+
+def _render_modes(env: gym.Env) -> list[str]:
+    return [str(mode) for mode in env.metadata.get("render_modes") or ()]
+
+
+def check_window(video: str | None) -> None:
+    """Refuse, before anything is played, a window where there is no screen."""
+    if video:
+        raise ConfigError(f"--render and --video {video} exclude each other: an environment draws to one place")
+    has_screen = sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if not has_screen:
+        raise ConfigError("--render needs a display, and there is none here; --video FILE.mp4 records the episodes")
 
 
 def check_video(path: str) -> None:

@@ -33,7 +33,7 @@ from spo.runtime.timing import Timer
 from spo.runtime.torch_tuning import keep_freed_memory, useful_threads
 
 Record = Callable[[Row, list[Row]], object]
-"""Takes an iteration's row of metrics and the episodes that ended in it."""
+"""Takes an iteration's row of metrics and the episodes that ended in it; returning False ends the run."""
 Callback = Callable[["Trainer", Row], object]
 """Called after every iteration with the trainer and its newest metrics row; returning False ends the run."""
 COMPILE_FROM = 4000
@@ -154,25 +154,25 @@ class Trainer:
             self.collector.make_first_step()
 
     def fit(self, record: Record, callback: Callback | None = None) -> None:
-        """Train until all iterations are made, or until the callback returns False."""
+        """Train until all iterations are made, or until the record or the callback returns False."""
         while self.iteration < self.config.iterations:
             started = time.perf_counter()
             row, episodes = self.iterate()
             row = self.add_times(row, time.perf_counter() - started)
-            record(row, episodes)
-            if callback and callback(self, row) is False:
+            has_enough = record(row, episodes) is False
+            if (callback and callback(self, row) is False) or has_enough:
                 return
 
     def iterate(self) -> tuple[Row, list[Row]]:
         """Collect a rollout, estimate its advantages, update the policy: a row of metrics and the finished episodes."""
-        learning_rate = self.config.learning_rate_at(self.iteration)
+        learning_rate, widths = self.config.learning_rate_at(self.iteration), self.config.widths_at(self.iteration)
         with self._errors_name_the_iteration():
             rollout = self.collector.collect()
             with self.timer("advantage"):
                 batch = self.advantages(rollout)
             ratios, sampler = self._ratio_record(batch), self._ratio_sampler()
             with self.timer("update"):
-                stats = self.update(batch, learning_rate, ratios, sampler)
+                stats = self.update(batch, learning_rate, ratios, sampler, widths)
             self._check_finite(stats)
         self.ratios = ratios.arrays() if ratios else None
         self.ratio_sample = sampler.arrays(stats.get("epsilon", self.config.clip_range)) if sampler else None

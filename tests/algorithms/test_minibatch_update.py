@@ -19,6 +19,7 @@ from spo.algorithms.adam import AdamState, adam_step, kl_adaptive_learning_rate
 from spo.algorithms.batch import Batch, example_batch, make_batch
 from spo.algorithms.losses import divergences, value_loss
 from spo.algorithms.metrics import LARGEST_LOGGED_LOG_RATIO, explained_variance, gradient_statistics, ratio_statistics
+from spo.algorithms.minibatch_update import as_tensors
 from spo.errors import SpoError
 from spo.models.actors import NumpyActor, TorchActor
 from spo.models.choose_distribution import distribution_for
@@ -314,7 +315,7 @@ def test_only_what_an_objective_asks_for_is_computed(monkeypatch):
         run = training("CartPole-v1", objective=name, envs=4, horizon=32, minibatches=1)
         _, batch = batch_of(run)
         asked.clear()
-        run.update.loss(run.parameters.vector, batch, getattr(run.update, "adaptive_tensors", {}))
+        run.update.loss(run.parameters.vector, batch, as_tensors(getattr(run.update, "adaptive_values", {})))
         assert bool(asked) == bool({"kl", "kl_reverse"} & set(objective.inputs)), name
         assert run.update.needs_next_step == (name == "rpo-reflective"), name
         given = run.update.loss.inputs(run.parameters.vector, batch.old_dist_params, batch)

@@ -126,7 +126,7 @@ def test_the_help_tells_the_true_defaults(capsys):
         "--cg-steps",
     ):
         assert words in classic
-    assert "--epsilon" not in classic
+    assert "--epsilon " not in classic
     assert "How images are read" in classic and "(default: nature)" in read_help(capsys, "Breakout")
 
 

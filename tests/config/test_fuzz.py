@@ -1,6 +1,7 @@
 """Thousands of command lines and settings that nobody should write: each is obeyed or refused in one sentence."""
 
 import contextlib
+import importlib
 import io
 import json
 import math
@@ -131,6 +132,7 @@ def shell(tmp_path, monkeypatch, finished):
     )
     monkeypatch.setattr("spo.experiments.figures.objectives.draw_objectives", lambda *_: Drawing())
     monkeypatch.setattr("spo.theory.command.all_findings", reach)
+    importlib.import_module("spo.experiments.report.page")  # which draws with the true one, whoever imports it first
     monkeypatch.setattr(
         "spo.experiments.figures.style.pyplot", lambda: types.SimpleNamespace(close=lambda figure: None)
     )
@@ -270,6 +272,8 @@ BAD = {
     **dict.fromkeys(("epsilon_min", "epsilon_max"), ["0", "1", "-0.1", "nan", "wide", ""]),
     **dict.fromkeys(("reflection", "alpha", "damping", "value_coef", "entropy_coef"), ["-1", "nan", "1e39", "wide"]),
     **dict.fromkeys(("lr_schedule", "normalize_advantage", "truncation", "activation", "encoder"), CHOICES),
+    "epsilon_schedule": CHOICES,
+    "stop_at": ["nan", "inf", "1e39", "high", ""],
     **dict.fromkeys(("distribution", "action_scale", "on_env_error"), CHOICES),
     "wrapper": ["FrameStack", "stack_size=4", ""],
     **dict.fromkeys(("normalize_observation", "normalize_reward", "clip_reward", "backend", "compile"), CHOICES),
@@ -289,7 +293,7 @@ BAD = {
 """Every setting that can be wrong on its own, as it is written on a command line."""
 FREE = {"env", "device", "out", "init_from"}
 """Settings whose fault shows only when they are used."""
-FLAGS = {"paper", "tensorboard", "quiet", "profile", "verbose", "overwrite"}
+FLAGS = {"paper", "tensorboard", "quiet", "profile", "verbose", "overwrite", "keep_best"}
 ACCEPTED = ("must be", "accepted", "a number", "whole number", "Expected", "cannot be", "its settings", "can ask")
 
 
@@ -357,6 +361,8 @@ def is_typed_right(name: str, value: object) -> bool:
         return isinstance(value, str) and name in FREE
     if name in ("hidden", "critic_hidden", "record_ratios", "track", "wrapper"):
         return value == []
+    if name == "stop_at":
+        return value in (-1, -0.5, -(2**40)) and value is not True
     if name == "encoder":
         return value == "poisoned:f"  # which is imported when a network is made
     return name == "steps" and value == -0.5  # which is rounded first

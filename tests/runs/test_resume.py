@@ -26,6 +26,7 @@ from waiting import PATIENCE
 
 needs_envpool = pytest.mark.skipif(find_spec("envpool") is None, reason="needs the extra envpool")
 FED_BACK = [{"objective": "ppo-penalty"}, {"objective": "spo-adaptive"}, {"lr_schedule": "adaptive-kl"}]
+FED_BACK += [{"objective": "clip-higher", "epsilon_schedule": "linear"}]
 OBJECTIVES = ("spo", "ppo-clip", "ppo-penalty", "trpo")
 
 

@@ -17,7 +17,7 @@ from spo.models.networks import FlatParameters
 from spo.objectives import clamp_log_ratio, ratio_of, settings_of
 
 AdaptiveTensors = dict[str, Tensor]
-"""Settings that the trainer adapts, as tensors, so that a compiled step need not be compiled again."""
+"""Settings that change during a run, as tensors, so that a compiled step need not be compiled again."""
 
 
 def normalize(advantage: Tensor, reference: Tensor) -> Tensor:
@@ -57,7 +57,8 @@ class Surrogate:
     @classmethod
     def of(cls, config: Config) -> "Surrogate":
         objective, values = config.resolved_objective, config.objective_settings
-        own = {name: values[name] for name in settings_of(objective.function) if name != objective.adaptive_setting}
+        moving = {objective.adaptive_setting, *config.widths_at(0)}
+        own = {name: values[name] for name in settings_of(objective.function) if name not in moving}
         return cls(partial(objective.function, **own), objective.inputs)
 
     def arguments(self, log_ratio: Tensor, inputs: dict[str, Tensor]) -> list[Tensor]:
@@ -189,8 +190,9 @@ def _check_objective(config: Config, surrogate: Surrogate) -> None:
     advantage = torch.tensor([1.0, -1.0, 0.5, -0.5, 0.0, 2.0])
     inputs = {name: samples.abs() for name in ("kl", "kl_reverse", "next_ratio", "next_advantage", "has_next")}
     inputs |= {"advantage": advantage, "old_log_prob": -samples}
-    adaptive_setting = config.resolved_objective.adaptive_setting
-    adaptive = {adaptive_setting: torch.tensor(config.objective_settings[adaptive_setting])} if adaptive_setting else {}
+    name = config.resolved_objective.adaptive_setting
+    moving = ({name: config.objective_settings[name]} if name else {}) | config.widths_at(0)
+    adaptive = {name: torch.tensor(value) for name, value in moving.items()}
     try:
         result = surrogate.function(*surrogate.arguments(samples.log(), inputs), **adaptive)
         shape, is_finite = tuple(result.shape), bool(result.isfinite().all())

@@ -4,7 +4,7 @@ One step (gradient, clipping, Adam, statistics) is one function of tensors, so t
 the same code.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -156,10 +156,14 @@ class MinibatchUpdate:
         learning_rate: float | None,
         record: Callable[[Tensor], object] | None = None,
         sampler: RatioSampler | None = None,
+        widths: Mapping[str, float] | None = None,
     ) -> dict[str, float]:
-        """Improves in place and returns the iteration's statistics; `record` and `sampler` get what each epoch saw."""
+        """Improves in place and returns the iteration's statistics; `record` and `sampler` get what each epoch saw.
+
+        `widths` are those that a schedule has for this iteration.
+        """
         batch = preprocess(self.loss, normalize_over_batch(batch, self.config))
-        used = dict(self.adaptive_values)
+        used = self.adaptive_values | dict(widths or {})
 
         def after_epoch(order: Tensor, samples: list[Tensor]) -> bool:
             if sampler:
@@ -168,7 +172,7 @@ class MinibatchUpdate:
                 record(self.advantage_in_epoch(batch.advantage, order))
             return self._has_moved_enough(batch)
 
-        stats = self.epochs(batch, learning_rate, self.adaptive_tensors, after_epoch)
+        stats = self.epochs(batch, learning_rate, as_tensors(used), after_epoch)
         stats |= divergences(self.loss, batch)
         self._adapt(stats)
         if learning_rate is None:
@@ -184,12 +188,8 @@ class MinibatchUpdate:
             seen[chosen] = normalize(advantage[chosen], advantage[chosen])
         return seen
 
-    @property
-    def adaptive_tensors(self) -> AdaptiveTensors:
-        return {name: torch.tensor(value) for name, value in self.adaptive_values.items()}
-
     def compile(self, example: Batch) -> None:
-        self.epochs.compile(example, self.adaptive_tensors)
+        self.epochs.compile(example, as_tensors(self.adaptive_values | self.config.widths_at(0)))
 
     def state(self) -> dict[str, object]:
         return {"epochs": self.epochs.state(), "fed_back": dict(self.adaptive_values)}
@@ -215,6 +215,10 @@ class MinibatchUpdate:
         (name,) = self.adaptive_values
         known = [stats[other] for other in inputs_of(adapt)[1:]]
         self.adaptive_values[name] = adapt(self.adaptive_values[name], *known, **settings)
+
+
+def as_tensors(settings: Mapping[str, float]) -> AdaptiveTensors:
+    return {name: torch.tensor(value) for name, value in settings.items()}
 
 
 def preprocess(loss: Loss | ValueLoss, batch: Batch) -> Batch:

@@ -1,6 +1,6 @@
 """The second rule that turns a batch into a better policy: TRPO's natural-gradient step with a line search."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,7 @@ class TRPOUpdate:
         learning_rate: float | None,
         record: Callable[[Tensor], object] | None = None,
         sampler: RatioSampler | None = None,
+        widths: Mapping[str, float] | None = None,
     ) -> dict[str, float]:
         """Improves in place and returns the iteration's statistics; ratios are those after the step."""
         advantage = batch.advantage

@@ -78,6 +78,8 @@ class ExportArguments:
     """Where to: a name that ends in .onnx, or in .pt2 (torch.export)."""
     action_mask: bool = False
     """Whether the file takes a mask of the actions that are allowed."""
+    best: bool = False
+    """Takes the policy with the best evaluation, which --keep-best kept, instead of the last one."""
     encoder: fields.OptionalText = None
     """The policy's encoder, if it is a module of yours."""
 
@@ -87,7 +89,7 @@ def export(given: ExportArguments) -> None:
     from spo.models.export import export_policy, input_names
     from spo.runs.evaluate import load
 
-    policy = load(given.run, given.encoder)
+    policy = load(given.run, given.encoder, given.best)
     path = export_policy(policy, given.file, given.action_mask)
     names = ", ".join(input_names(policy, given.action_mask))
     print(f"{path}: {names} in, action out ({path.stat().st_size / 2**10:,.0f} KB)")
@@ -125,6 +127,10 @@ class EvalArguments:
     """Ends an episode after so many steps (unset: when the environment ends it)."""
     video: fields.OptionalText = None
     """Records the episodes into this .mp4 file."""
+    render: bool = False
+    """Shows the episodes in a window."""
+    best: bool = False
+    """Plays the policy with the best evaluation, which --keep-best kept, instead of the last one."""
     env: fields.OptionalText = None
     """The environment, if not the run's own; needed for ids that name a module."""
     encoder: fields.OptionalText = None
@@ -152,6 +158,8 @@ def evaluate(given: EvalArguments) -> None:
             max_steps=given.max_steps,
             encoder=given.encoder,
             wrapper=given.wrapper,
+            best=given.best,
+            render=given.render,
             on_step=progress,
         )
     kind = "stochastic" if given.stochastic else "deterministic"

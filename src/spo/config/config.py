@@ -93,6 +93,8 @@ class Learning:
     """Linear decays to zero over the run; adaptive-kl (beyond the paper; not for spo) follows each minibatch's KL."""
     lr_kl_target: Annotated[float, fields.ABOVE_ZERO] = 0.01
     """The KL that --lr-schedule adaptive-kl aims at."""
+    epsilon_schedule: Literal["constant", "linear"] = "constant"
+    """Linear decays the objective's epsilon to zero over the run; the value clip stays where it starts."""
     adam_eps: Annotated[float, fields.ABOVE_ZERO]
     """Adam's epsilon."""
     max_grad_norm: Annotated[float, fields.ABOVE_ZERO]
@@ -169,6 +171,10 @@ class Records:
     """How many checkpoints to keep."""
     eval_every: Annotated[int, fields.COUNT_OR_ZERO] = 0
     """Evaluates the frozen policy every so many iterations (0: never)."""
+    keep_best: bool = False
+    """Keeps the policy with the best of these evaluations in best/; `spo eval --best` plays it."""
+    stop_at: Annotated[fields.OptionalNumber, fields.NUMBER] = None
+    """Ends the run once an evaluation's mean return reaches it, or that of 100 episodes where --eval-every is 0."""
     record_ratios: Annotated[fields.Numbers, fields.ITERATIONS] = ()
     """Iterations of which every sample's ratio is kept after each epoch, in ratios/ITERATION.safetensors."""
     watch_ratios: Annotated[int, fields.COUNT_OR_ZERO] = 1
@@ -267,7 +273,8 @@ class Config(Machine, Records, Environments, Networks, Learning, Sources, Object
     def outruns_kl_target(self) -> bool:
         """Whether adaptive-kl would raise the learning rate to its cap, because the objective keeps the KL below it."""
         follows = self.lr_schedule == "adaptive-kl" and self.resolved_objective.is_quadratic
-        return follows and self.lr_kl_target > QUADRATIC_KL * self.clip_range**2
+        least = 0.0 if self.epsilon_schedule == "linear" else self.clip_range
+        return follows and self.lr_kl_target > QUADRATIC_KL * least**2
 
     def learning_rate_at(self, iteration: int) -> float | None:
         """lr·(1 − i/iterations), from iteration 0; None where the update adapts it by itself."""
@@ -276,6 +283,15 @@ class Config(Machine, Records, Environments, Networks, Learning, Sources, Object
         share = 1 - iteration / self.iterations if self.lr_schedule == "linear" else 1.0
         return self.learning_rate * share
 
+    def widths_at(self, iteration: int) -> dict[str, float]:
+        """ε·(1 − i/iterations), from iteration 0, of each width that is on a schedule."""
+        if self.epsilon_schedule == "constant":
+            return {}
+        own = self.settings_for(self.resolved_objective.function)
+        return {name: own[name] * (1 - iteration / self.iterations) for name in WIDTHS if name in own}
 
+
+WIDTHS = ("epsilon", "epsilon_high", "epsilon_next")
+"""The settings of objectives that say how wide a ratio bound is."""
 ALIASES = {"ppo": "ppo-clip", "ppo2": "ppo-clip"}
 """What other libraries call an objective."""

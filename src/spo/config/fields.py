@@ -75,6 +75,7 @@ def interval(text: str) -> Range:
 
 
 ABOVE_ZERO, NOT_NEGATIVE, UP_TO_ONE = interval("(0, ∞)"), interval("[0, ∞)"), interval("[0, 1]")
+NUMBER = Range("a number", lambda x: True)
 COUNT, COUNT_OR_ZERO = whole(1, MOST_ITERATIONS), whole(0, MOST_ITERATIONS)
 CORES = Range(
     f"{whole(1, os.cpu_count() or 1).words} (the cores of this machine)", whole(1, os.cpu_count() or 1).accepts

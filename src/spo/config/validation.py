@@ -126,8 +126,11 @@ def validate(config: Config) -> Config:
         check_range(name, getattr(config, name))
     _check_objective_settings(config)
     _check_width(config)
+    _check_epsilon_schedule(config)
     _check_improvement_rule(config)
     _check_batch(config)
+    if config.keep_best and not config.eval_every:
+        raise ConfigError("--keep-best needs evaluations: set --eval-every to a whole number of at least 1")
     if config.atari_wrappers != "standard" and not is_atari(config.env):
         raise ConfigError(f"--atari-wrappers {config.atari_wrappers} is not accepted: {config.env} is no Atari game")
     return config
@@ -166,6 +169,17 @@ def _check_width(config: Config) -> None:
         return
     bounds = f"a number from {own['epsilon_min']:g} (--epsilon-min) to {own['epsilon_max']:g} (--epsilon-max)"
     raise ConfigError(f"--epsilon {own['epsilon']} is not accepted: it must be {bounds}")
+
+
+def _check_epsilon_schedule(config: Config) -> None:
+    """Only one may move a width: the schedule, or the objective by itself."""
+    if config.epsilon_schedule == "constant":
+        return
+    adapts = config.resolved_objective.adaptive_setting == "epsilon"
+    if adapts or "epsilon" not in config.widths_at(0):
+        why = "which adapts epsilon by itself" if adapts else "which has no epsilon"
+        refused = f"--epsilon-schedule {config.epsilon_schedule} does not go with objective {config.objective}"
+        raise ConfigError(f"{refused}, {why}: it must be constant")
 
 
 def _check_improvement_rule(config: Config) -> None:

@@ -197,6 +197,12 @@ def check_seeds(seeds: int) -> None:
         raise SpoError(f"--seeds {seeds} is not accepted: it must be a whole number from 1 to {MOST_SEEDS}")
 
 
+def check_length(config: "Config") -> None:
+    """Refuse runs that may end before the others."""
+    if config.stop_at is not None:
+        raise ConfigError(f"--stop-at {config.stop_at:g} is not accepted here: runs that are compared have one length")
+
+
 def _choose(flag: str, wanted: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
     for name in wanted:
         if name not in known:

@@ -35,9 +35,11 @@ class Result:
 
     @property
     def epsilon(self) -> float | None:
-        """The ε of the whole run; None where the objective has none, or adapts it."""
+        """The ε of the whole run; None where the objective has none, or it changes."""
         own = self.config["resolved"].get("objective_settings") if self.config else None
-        value = own.get("epsilon") if isinstance(own, Mapping) and "epsilon_gain" not in own else None
+        is_constant = self.config.get("settings", {}).get("epsilon_schedule", "constant") == "constant"
+        stays = isinstance(own, Mapping) and is_constant and "epsilon_gain" not in own
+        value = own.get("epsilon") if stays else None
         return float(value) if isinstance(value, int | float) and value > 0 else None
 
     @property

@@ -13,7 +13,7 @@ from spo.experiments.console import WIDE, Display, print_missing, print_plan, re
 from spo.experiments.executors import Executor, execute
 from spo.experiments.executors.local import Local
 from spo.experiments.history import was_packed
-from spo.experiments.plan import Cell, Plan
+from spo.experiments.plan import Cell, Plan, check_length
 from spo.experiments.results import Results, curves_csv
 from spo.experiments.run_time import sort_longest_first
 from spo.experiments.sweep import Sweep
@@ -35,7 +35,7 @@ def bench(
         raise SpoError(f"--jobs {jobs} is not accepted: it must be a whole number of at least 1")
     for cell in plan.cells():
         if cell.seed == 1:
-            plan.config(cell)  # a wrong setting is told before anything is started
+            check_length(plan.config(cell))  # a wrong setting is told before anything is started
     if dry_run:
         return print_plan(plan, out, slots)
     sweep = Sweep.begin(out, plan)

@@ -18,7 +18,7 @@ from spo.config.config import Config
 from spo.errors import ConfigError, SpoError
 from spo.experiments.compare import SETTINGS, given_settings
 from spo.experiments.executors.local import ONE_CORE, stop_processes
-from spo.experiments.plan import check_seeds, path_component
+from spo.experiments.plan import check_length, check_seeds, path_component
 from spo.runs.directory import RunDirectory
 from spo.runtime import signals
 from spo.runtime.files import replace_file, translate_os_errors, write_json
@@ -40,6 +40,7 @@ def tune(config: Config, words: Sequence[str], out: Path | None, trials: int, se
     from spo.experiments.tune_worker import Search, open_study
 
     check_seeds(seeds)
+    check_length(config)
     slots = (os.cpu_count() or 1) if jobs is None else jobs
     for name, value in (("--trials", trials), ("--jobs", slots)):
         if value < 1:

@@ -44,6 +44,19 @@ def load_policy(path: str | os.PathLike, encoder: str | None = None) -> Policy:
     return load_newest_policy(path, encoder)[0]
 
 
+def list_best(path: str | os.PathLike) -> list[Path]:
+    """The folders of policies that were the best of a run's evaluations, the newest and best first."""
+    return sorted((folder for folder in Path(path).glob("best/[0-9]*") if folder.is_dir()), reverse=True)
+
+
+def load_best_policy(path: str | os.PathLike, encoder: str | None = None) -> tuple[Policy, Path]:
+    """The policy of a run with the best evaluation, and its folder."""
+    folders = list_best(path)
+    if not folders:
+        raise SpoError(f"{path} holds no best policy: a run keeps one with --eval-every and --keep-best")
+    return load_newest_policy(folders[0], encoder)
+
+
 def load_newest_policy(path: str | os.PathLike, encoder: str | None = None) -> tuple[Policy, Path]:
     """The final policy of a run, or until there is one that of its newest good checkpoint; and its folder."""
     folders = _policy_folders(Path(path))

@@ -53,7 +53,9 @@ def _warnings(config: Config) -> list[str]:
     if not config.outruns_kl_target:
         return []
     why = f"{config.objective} keeps the KL mostly below half of --lr-kl-target {show(config.lr_kl_target)}"
-    instead = f"use --lr-schedule linear, or a target of at most {show(QUADRATIC_KL * config.clip_range**2)}"
+    instead = "use --lr-schedule linear"
+    if config.epsilon_schedule == "constant":
+        instead += f", or a target of at most {show(QUADRATIC_KL * config.clip_range**2)}"
     return [f"warning: {why}, so adaptive-kl raises the rate to its cap of {LARGEST_LEARNING_RATE:g}; {instead}"]
 
 

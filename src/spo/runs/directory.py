@@ -34,6 +34,7 @@ class RunDirectory:
         self.evaluation = self.path / "evaluation.json"
         self.policy = self.path / "policy"
         self.checkpoints = self.path / "checkpoints"
+        self.best = self.path / "best"
         self.ratios = self.path / "ratios"
         self.ratio_samples = self.path / "ratio_samples"
         self.tensorboard = self.path / "tensorboard"
@@ -41,7 +42,7 @@ class RunDirectory:
         self.traceback = self.path / "traceback.txt"
         self.trackers = self.path / "trackers.json"
         self.logs = (self.metrics, self.episodes, self.evaluations)
-        self.folders = (self.policy, self.checkpoints, self.tensorboard)
+        self.folders = (self.policy, self.checkpoints, self.best, self.tensorboard)
 
     @classmethod
     def create(cls, path: str | None, name: str, overwrite: bool = False) -> "RunDirectory":
@@ -79,7 +80,7 @@ class RunDirectory:
         """Removes what an earlier run without a checkpoint left here, and nothing else."""
         for path in (self.config, self.status, self.evaluation, self.traceback, self.trackers, *self.logs):
             path.unlink(missing_ok=True)
-        for folder in (self.checkpoints, self.tensorboard, self.ratios):
+        for folder in (self.checkpoints, self.best, self.tensorboard, self.ratios):
             shutil.rmtree(folder, ignore_errors=True)
 
     def unexpected_entries(self) -> list[Path]:
@@ -162,7 +163,10 @@ class RunDirectory:
         """What the run came to so far."""
         metrics, episodes, config = self.read_metrics(), self.read_episodes(), self.read_config()
         try:
-            return summarize(metrics, episodes, config["resolved"]["total_steps"])
+            total_steps = config["resolved"]["total_steps"]
+            if metrics and config["settings"].get("stop_at") is not None:
+                total_steps = metrics[-1]["env_steps"]  # such a run may be whole with fewer steps
+            return summarize(metrics, episodes, total_steps)
         except (LookupError, TypeError, ValueError, ArithmeticError) as error:
             raise CorruptRunError(f"the logs of {self.path} are damaged: {type(error).__name__}: {error}")
 

@@ -12,21 +12,25 @@ from spo.envs.make import MakeEnv
 from spo.errors import ConfigError, CorruptRunError
 from spo.evaluation import Evaluation, OnStep, evaluate_policy
 from spo.models.policy import Policy
-from spo.models.policy_files import load_newest_policy
+from spo.models.policy_files import list_best, load_best_policy, load_newest_policy
 from spo.runs.directory import RunDirectory
 from spo.runs.hub import is_address, load_from_hub
 from spo.runs.record import RunRecord, check_wrappers_repeated
 from spo.runtime.files import translate_os_errors, write_json
 
 
-def load(run: str | os.PathLike[str], encoder: str | None = None) -> Policy:
+def load(run: str | os.PathLike[str], encoder: str | None = None, best: bool = False) -> Policy:
     """The policy of a run directory: the final one, or until there is one that of the newest checkpoint, which is told;
-    or that of hf://user/name on the Hugging Face Hub.
+    the one with the best evaluation, if the run kept it; or that of hf://user/name on the Hugging Face Hub.
 
     Runs no code and imports nothing that a file names: an encoder that is a module of yours must be named again.
     """
     if is_address(run):
+        if best:
+            raise ConfigError(f"--best is not accepted: {run} is on the Hub, where a run has one policy")
         return load_from_hub(str(run), encoder)
+    if best:
+        return load_best_policy(run, encoder)[0]
     policy, folder = load_newest_policy(run, encoder)
     if folder.parent.parent.name == "checkpoints" and folder.parent.name.isdecimal():
         print(f"{run} has not finished: this is its policy after iteration {int(folder.parent.name)}", file=sys.stderr)
@@ -44,9 +48,13 @@ def evaluate(
     max_steps: int | None = None,
     encoder: str | None = None,
     wrapper: Sequence[str] = (),
+    best: bool = False,
+    render: bool = False,
     on_step: OnStep = lambda episode, step: None,
 ) -> Evaluation:
-    """Plays episodes with a run's frozen policy and writes evaluation.json into the run directory."""
+    """Plays episodes with a run's frozen policy and writes evaluation.json beside it: into the run directory, or with
+    `best` into the folder of its best policy. With `render` a window shows them.
+    """
     if episodes < 1:
         raise ConfigError(f"--episodes {episodes} is not accepted: it must be a whole number of at least 1")
     if max_steps is not None and max_steps < 1:
@@ -57,11 +65,12 @@ def evaluate(
     if env is None:
         env = _safe_id(settings)
     check_wrappers_repeated(settings, wrapper)
-    policy = load(run, encoder)
+    policy = load(run, encoder, best)
+    file = list_best(run)[0] / directory.evaluation.name if best else directory.evaluation
     maker = env_maker(config_from_dict(settings), env)
-    result = evaluate_policy(policy, maker, episodes, seed, deterministic, video, max_steps, on_step)
-    with translate_os_errors(str(directory.evaluation)):
-        write_json(directory.evaluation, result.as_json())
+    result = evaluate_policy(policy, maker, episodes, seed, deterministic, video, max_steps, on_step, render)
+    with translate_os_errors(str(file)):
+        write_json(file, result.as_json())
     return result
 
 

@@ -13,10 +13,12 @@ from spo.algorithms.metrics import Row
 from spo.config.env_ids import names_module
 from spo.evaluation import evaluate_policy
 from spo.models.policy_files import save_policy
+from spo.runs.best_policy import BestPolicyKeeper
 from spo.runs.checkpoint import Snapshot, save_checkpoint
 from spo.runs.directory import RunDirectory
 from spo.runs.loggers import JsonlLogger, Logger, ProgressLogger, TableLogger, TensorBoardLogger
 from spo.runs.ratio_samples import keep_sample, prune_samples
+from spo.runs.return_goal import ReturnGoal
 from spo.runs.trackers import TRACKERS, TrackerLogger
 from spo.runtime.files import append_row, replace_file, write_error
 from spo.trainer import Trainer
@@ -34,6 +36,7 @@ class Recorder:
     ):
         self.training, self.directory, self.config = training, directory, training.config
         self.snapshot, self.published = snapshot, snapshot.iteration if snapshot else 0
+        self.goal = self._return_goal()
         self.loggers = [*self._own_loggers(), *loggers]
         prune_samples(directory.ratio_samples, self.published, self.config.watch_ratios, self.config.iterations)
 
@@ -43,9 +46,16 @@ class Recorder:
             loggers.append(TensorBoardLogger(self.directory))
         settings = dataclasses.asdict(self.config)
         loggers += [TrackerLogger(name, self.directory, settings) for name in self.config.track if name in TRACKERS]
+        if self.config.keep_best:
+            loggers.append(BestPolicyKeeper(self.directory, self.training.snapshot_policy))
+        loggers += [self.goal] if self.goal else []
         if not self.config.quiet:
             loggers.append(TableLogger() if self.config.verbose else ProgressLogger(self.config.total_steps))
         return loggers
+
+    def _return_goal(self) -> ReturnGoal | None:
+        wanted = self.config.stop_at
+        return None if wanted is None else ReturnGoal(wanted, has_evaluations=self.config.eval_every > 0)
 
     def rewind(self) -> None:
         """Take the loggers back to the rows that count, which are those in the run directory."""
@@ -53,8 +63,11 @@ class Recorder:
         for logger in self.loggers:
             logger.rewind(rows, episodes)
 
-    def record(self, row: Row, episodes: list[Row]) -> None:
-        """Everything that follows an iteration; the row gets the evaluation's means, where one is due."""
+    def record(self, row: Row, episodes: list[Row]) -> bool:
+        """Everything that follows an iteration; the row gets the evaluation's means, where one is due.
+
+        False where the run has reached the return at which it stops.
+        """
         row.update(self._evaluate_when_due())
         with self.training.timer("logging"):
             for logger in self.loggers:
@@ -65,6 +78,7 @@ class Recorder:
             if self._is_due():
                 self.checkpoint()
         self.write_status("running")
+        return self.goal is None or self.goal.reached is None
 
     def checkpoint(self) -> None:
         """Publishes the newest snapshot, unless it is on the disk already."""
@@ -83,11 +97,12 @@ class Recorder:
         return bool(every) and iteration // every > self.published // every
 
     def finish(self) -> None:
-        """A run that made all its iterations, or whose callback wanted no more."""
+        """A run that made all its iterations, reached its goal, or whose callback wanted no more."""
         self.checkpoint()
         save_policy(self.training.snapshot_policy(), self.directory.policy)
-        is_whole = self.training.iteration == self.config.iterations
-        self.write_status("finished" if is_whole else "interrupted", None if is_whole else "ended by its callback")
+        is_whole, reached = self.training.iteration == self.config.iterations, self.goal and self.goal.reached
+        why = reached or (None if is_whole else "ended by its callback")
+        self.write_status("finished" if is_whole or reached else "interrupted", why)
 
     def stop(self, error: BaseException) -> BaseException:
         """Saves the last snapshot and says why the run ended; the error as a user should see it."""

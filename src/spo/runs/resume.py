@@ -134,13 +134,16 @@ def _is_finished(directory: RunDirectory, record: RunRecord) -> bool:
         status = directory.read_status()
     except SpoError:  # it is written again
         return False
-    is_whole = status.get("iteration") == record.resolved.iterations
+    has_reached_goal = record.settings.get("stop_at") is not None and status.get("reason") is not None
+    is_whole = status.get("iteration") == record.resolved.iterations or has_reached_goal
     return status.get("state") == "finished" and is_whole and (directory.policy / "policy.json").exists()
 
 
 def _report_finished(directory: RunDirectory, encoder: str | None, quiet: bool) -> Run:
     if not quiet:
-        print(f"{directory.path} is finished; --steps with a larger number continues it", file=sys.stderr)
+        reason = directory.read_status().get("reason")
+        told = printable(str(reason)) if reason else "--steps with a larger number continues it"
+        print(f"{directory.path} is finished; {told}", file=sys.stderr)
     return Run(directory.path, load_policy(directory.path, encoder), directory.summary())
 
 

@@ -119,7 +119,7 @@ def _describe(config: dict) -> dict[str, object]:
         "seed": show(settings.get("seed", "")),
         "settings": {name[:80]: show(value) for name, value in shown.items() if _is_shown(name, value)},
         "epsilon": to_number(own.get("epsilon")),
-        "adapts_epsilon": "epsilon_gain" in own,
+        "adapts_epsilon": "epsilon_gain" in own or settings.get("epsilon_schedule") == "linear",
     }
 
 
