@@ -1,7 +1,8 @@
-"""The pages are true: their Python runs, their commands are accepted by the command line, their links lead somewhere.
+"""The pages are true: their Python and their commands run, and their links lead somewhere.
 
-A block that cannot be run stands below a comment that says why, `<!-- not run: REASON -->`. Python blocks of a page
-run one after the other, as a reader would; trainings are shortened to a few iterations.
+A block that cannot be run stands below a comment that says why, `<!-- not run: REASON -->`. Blocks of a page run one
+after the other, as a reader would; trainings are shortened to a few iterations. Pages whose commands start processes or
+draw are run by `make test-long`, of these `make test` asks only whether the command line accepts them.
 """
 
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from page_commands import carry_out, is_quick, reason_for
 from spo.cli.command import COMMANDS, parse
 from spo.cli.training import parse_train
 
@@ -49,21 +51,40 @@ def shorten(text: str) -> str:
     return re.sub(r"\bsteps=\"[^\"]+\"(, quiet=True)?", SHORT, text)
 
 
+def lines_of(page: Path) -> list[str]:
+    """The lines of a page's blocks of commands, without what is said of them."""
+    texts = [text.replace("\\\n", " ") for text, reason in read_blocks(page, "") if reason is None]
+    lines = [line.partition("#")[0].strip() for text in texts for line in text.splitlines()]
+    return [line for line in lines if line]
+
+
 def commands_of(page: Path) -> list[str]:
-    lines = [
-        line
-        for text, reason in read_blocks(page, "")
-        if reason is None
-        for line in text.replace("\\\n", " ").splitlines()
-    ]
-    return [line.partition("#")[0].strip() for line in lines if line.startswith("spo ")]
+    return [line for line in lines_of(page) if line.startswith("spo ")]
+
+
+def runs_long(page: Path) -> bool:
+    return not all(is_quick(shlex.split(line)[1:]) for line in commands_of(page) if not reason_for(line))
+
+
+def mark(page: Path) -> object:
+    return pytest.param(page, marks=pytest.mark.long if runs_long(page) else ())
+
+
+@pytest.mark.parametrize("page", [mark(page) for page in PAGES if commands_of(page)], ids=name_of)
+def test_commands_of_a_page_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for text, _ in read_blocks(page, "toml"):
+        (tmp_path / text.partition("\n")[0].removeprefix("# ")).write_text(text)
+    for line in commands_of(page):
+        if not reason_for(line):
+            carry_out(shlex.split(line)[1:])
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands_of(page)], ids=name_of)
 def test_commands_of_a_page_are_accepted(page):
     for line in commands_of(page):
         _, name, *words = shlex.split(line)
-        if name == "train":
+        if name == "train" and "--config" not in words:  # a file that an earlier command makes
             parse_train(words)
         elif COMMANDS[name].arguments:
             assert parse(COMMANDS[name].arguments, words, f"spo {name}"), line
@@ -77,6 +98,9 @@ def test_links_of_a_page_lead_somewhere(page):
 
 def test_what_is_not_run_has_a_reason():
     """The list is printed with pytest -s."""
+    lines = [(page, line, reason_for(line)) for page in PAGES for line in lines_of(page)]
+    print("", *(f"{name_of(page)}: {line}: {why}" for page, line, why in lines if why), sep="\n")
+    assert [line for _, line, why in lines if not why and not line.startswith("spo ")] == []
     blocks = [(page, reason) for page in PAGES for kind in ("", "python") for _, reason in read_blocks(page, kind)]
     left_out = [f"{name_of(page)}: {reason}" for page, reason in blocks if reason]
     print("", *left_out, sep="\n")

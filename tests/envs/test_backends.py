@@ -191,12 +191,28 @@ def test_a_callable_is_never_taken_for_a_game():
 @needs_envpool
 def test_tasks_that_only_envpool_has_are_trained_and_evaluated(tmp_path):
     """With a Dict of numbers, one of them without an axis."""
-    short = {"steps": 64, "envs": 2, "horizon": 16, "minibatches": 2, "epochs": 1, "preset": "dm-control"}
-    run = spo.train("WalkerWalk-v1", out=str(tmp_path / "run"), quiet=True, **short)
+    short = {"steps": 64, "envs": 2, "horizon": 16, "minibatches": 2, "epochs": 1}
+    run = spo.train("WalkerWalk", out=str(tmp_path / "run"), quiet=True, **short)
     record = json.loads((tmp_path / "run" / "config.json").read_text())
     assert record["resolved"]["backend"] == "envpool"
+    assert (record["settings"]["env"], record["settings"]["preset"]) == ("WalkerWalk-v1", "dm-control")
     assert isinstance(run.policy.spec.observation_space, gym.spaces.Dict) and run.policy.spec.layout.shape == (24,)
     assert spo.evaluate(run.directory, episodes=2, max_steps=5).lengths == [5, 5]
+
+
+@needs_envpool
+@pytest.mark.parametrize(
+    "name, full",
+    [
+        ("Go1JoystickFlatTerrain", "Go1JoystickFlatTerrain-v1"),
+        ("FetchReach", "FetchReach-v4"),  # the newest of two
+        ("Breakout", "Breakout"),  # a game of Atari, which EnvPool calls Breakout-v5
+        ("CheetahRun-v1", "CheetahRun-v1"),
+        ("Nothing", "Nothing"),
+    ],
+)
+def test_a_task_that_only_envpool_has_needs_no_version(name, full):
+    assert spo.make_config(name).env == full
 
 
 @needs_envpool

@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from importlib.util import find_spec
 
 import pytest
 
@@ -12,6 +13,7 @@ from spo.errors import SpoError
 optuna = pytest.importorskip("optuna")
 
 from spo.experiments import tune as tuning
+from spo.experiments.executors import ray
 from spo.experiments.tune_worker import Search, open_study, run_trial, search_space, suggest
 
 TINY = ["--preset", "classic", "--envs", "2", "--hidden", "8", "--critic-hidden", "8", "--compile", "off"]
@@ -71,9 +73,33 @@ def test_a_search_goes_on_where_it_stopped(tmp_path, capsys):
         cli.dispatch(["tune", "CartPole-v1", *SMALL, "--gamma", "0.9", "--out", str(out)])
 
 
+def test_a_node_that_does_not_see_the_directory_says_so(tmp_path, monkeypatch):
+    """And one that sees it carries out trials there, as a process of its own."""
+    tuning.begin(tmp_path, make_search(*SMALL))
+    content = (tmp_path / "search.json").read_bytes()
+    monkeypatch.setattr(ray, "search_command", lambda path, number: ["sh", "-c", f"echo {path.name} {number}; exit 3"])
+    assert ray.search_on_node(str(tmp_path), content, 7) == 3
+    assert (tmp_path / "output.txt").read_text() == f"{tmp_path.name} 7\n"
+    with pytest.raises(SpoError, match="does not see .+: name a directory with --out that all nodes see"):
+        ray.search_on_node(str(tmp_path / "elsewhere"), content, 0)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra ray")
+def test_a_search_on_ray(tmp_path, capsys):
+    out = tmp_path / "search"
+    words = ["tune", "CartPole-v1", *SMALL, "--trials", "3", "--jobs", "2", "--out", str(out), "--executor", "ray"]
+    cli.dispatch(words)
+    states = [trial.state.name for trial in open_study(out).get_trials()]
+    assert len(states) >= 3 and set(states) <= {"COMPLETE", "PRUNED"}
+    assert tomllib.loads((out / "best.toml").read_text())["horizon"] == 32
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
+        (("--executor", "ray", "--ray-address", "127.0.0.1:1"), "--ray-address 127.0.0.1:1 cannot be reached"),
+        (("--stop-at", "100"), "--stop-at 100 is not accepted here: runs that are compared have one length"),
         (("--trials", "0"), "--trials 0 is not accepted: it must be a whole number of at least 1"),
         (("--seeds", "0"), "--seeds 0 is not accepted"),
         (("--wings", "2"), "Unrecognized options: --wings"),

@@ -104,6 +104,10 @@ class TuneArguments:
     """Runs of each; the median of their returns counts."""
     jobs: fields.OptionalCount = None
     """Trials at once (unset: one per core)."""
+    executor: Literal["local", "ray"] = "local"
+    """Processes of this machine, or a Ray cluster whose nodes see the search's directory."""
+    ray_address: fields.OptionalText = None
+    """A running Ray cluster (unset: one on this machine is started)."""
     out: fields.OptionalPath = None
     """The directory of the search; what is done in it is not done again (unset: runs/tune-ENV-OBJECTIVE)."""
 
@@ -114,7 +118,8 @@ def tune(words: list[str]) -> None:
 
     given, settings = parse(TuneArguments, words, "spo tune", return_unknown_args=True)
     config = parse_train([given.env, *settings])
-    tune(config, settings, given.out, given.trials, given.seeds, given.jobs)
+    place = (given.executor, given.ray_address)
+    tune(config, settings, given.out, given.trials, given.seeds, given.jobs, *place)
 
 
 @dataclass(frozen=True)

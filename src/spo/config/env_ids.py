@@ -1,6 +1,7 @@
 """What the name of an environment tells: a game of Atari, a small classic task, or a module to import."""
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 
 import gymnasium as gym
 
@@ -27,6 +28,26 @@ def list_versions(name: str) -> list[str]:
     specs = [spec for spec in gym.registry.values() if (spec.name or "").lower() == name.lower()]
     specs = [spec for spec in specs if not spec.namespace and not str(spec.entry_point).startswith("ale_py")]
     return [spec.id for spec in sorted(specs, key=lambda spec: spec.version or 0, reverse=True)]
+
+
+def module_in_envpool(env_id: str) -> str | None:
+    """Name the part of EnvPool that makes an environment, such as envpool.mujoco.dmc; None where Gymnasium makes it."""
+    if ":" in env_id or env_id in gym.registry or find_spec("envpool") is None:
+        return None
+    from envpool.registration import registry
+
+    return registry.specs[env_id][0] if env_id in registry.specs else None
+
+
+def add_version(env_id: str) -> str:
+    """Give the name of a task that only EnvPool has its newest version; all else, games too, stays as it is."""
+    if not env_id.isidentifier() or env_id in gym.registry or list_versions(env_id) or find_spec("envpool") is None:
+        return env_id
+    import envpool
+
+    known = [found for found in envpool.list_all_envs() if found.rpartition("-v")[0] == env_id]
+    tasks = [found for found in known if module_in_envpool(found) not in (None, "envpool.atari")]
+    return max(tasks, key=lambda found: int(found.rpartition("-v")[2]), default=env_id)
 
 
 def check_env_id(env_id: str) -> None:

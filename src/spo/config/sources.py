@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spo.config.config import Config
-from spo.config.env_ids import is_atari, is_classic
+from spo.config.env_ids import add_version, is_atari, is_classic, module_in_envpool
 from spo.config.validation import coerce, config_from_dict, format_value, validate
 from spo.errors import ConfigError, suggest
 from spo.runtime.files import LARGEST_TEXT, parse_json, read_bounded
@@ -38,6 +38,7 @@ def _change(config: Config, given: Mapping[str, Any]) -> Config:
 def merge_sources(given: Mapping[str, Any]) -> Config:
     """Merge all sources into a Config that is not checked yet; later ones win: preset, file, --paper, what is given."""
     given = coerce({name: value for name, value in _name_function(given).items() if not _is_unset(name, value)})
+    given = given | {"env": add_version(given["env"])}
     from_file = _read_config_file(given)
     preset = given.get("preset", from_file.get("preset", choose_preset(given["env"])))
     values = read_preset(preset) | from_file | {"env": given["env"], "preset": preset}
@@ -80,7 +81,11 @@ def _read_config_file(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def choose_preset(env: str) -> str:
     """Choose the preset of an environment: by its kind, or MuJoCo's."""
-    return "atari" if is_atari(env) else "classic" if is_classic(env) else "mujoco"
+    if is_atari(env):
+        return "atari"
+    if is_classic(env):
+        return "classic"
+    return "dm-control" if module_in_envpool(env) == "envpool.mujoco.dmc" else "mujoco"
 
 
 def paper_behaviour(values: Mapping[str, Any]) -> dict[str, str]:

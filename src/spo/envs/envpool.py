@@ -9,13 +9,12 @@ and its physics engine is its own, so long runs differ from Gymnasium's while si
 import warnings
 from collections.abc import Mapping
 from functools import partial
-from importlib.util import find_spec
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-from spo.config.env_ids import game_of, is_atari
+from spo.config.env_ids import game_of, is_atari, module_in_envpool
 from spo.envs import EpisodeStatistics, Step, VecEnvBase
 from spo.errors import EnvError
 from spo.runtime.seeding import derive_seed
@@ -124,11 +123,7 @@ def make_pool(env_id: str, settings: dict[str, object]) -> Any:
 
 def has_only_envpool(env_id: str) -> bool:
     """Tell whether an id is none of Gymnasium's, but one of EnvPool's."""
-    if is_atari(env_id) or ":" in env_id or env_id in gym.registry or find_spec("envpool") is None:
-        return False
-    import envpool
-
-    return env_id in envpool.list_all_envs()
+    return not is_atari(env_id) and module_in_envpool(env_id) is not None
 
 
 class PoolEnv(gym.Env):

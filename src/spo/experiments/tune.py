@@ -3,13 +3,12 @@
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
 from rich.table import Table
@@ -17,7 +16,7 @@ from rich.table import Table
 from spo.config.config import Config
 from spo.errors import ConfigError, SpoError
 from spo.experiments.compare import SETTINGS, given_settings
-from spo.experiments.executors.local import ONE_CORE, stop_processes
+from spo.experiments.executors.local import LocalSearchers
 from spo.experiments.plan import check_length, check_seeds, path_component
 from spo.runs.directory import RunDirectory
 from spo.runtime import signals
@@ -33,7 +32,16 @@ SECONDS_BETWEEN_LOOKS = 0.5
 PLOTS = ("plot_optimization_history", "plot_slice")
 
 
-def tune(config: Config, words: Sequence[str], out: Path | None, trials: int, seeds: int, jobs: int | None) -> None:
+def tune(
+    config: Config,
+    words: Sequence[str],
+    out: Path | None,
+    trials: int,
+    seeds: int,
+    jobs: int | None,
+    executor: str = "local",
+    ray_address: str | None = None,
+) -> None:
     """Search the settings that the user has not fixed, or go on with a search; leave best.toml and a table."""
     if importlib.util.find_spec("optuna") is None:
         raise SpoError(f"spo tune needs: {INSTALL}")
@@ -51,7 +59,7 @@ def tune(config: Config, words: Sequence[str], out: Path | None, trials: int, se
     with RunDirectory(out).acquire_lock(), signals.install_handlers():
         study = open_study(out)
         free_abandoned(study)
-        run_workers(out, min(slots, trials), study)
+        run_searchers(start_searchers(out, min(slots, trials), executor, ray_address), out, study)
     finish(out, search, study)
 
 
@@ -95,24 +103,36 @@ def free_abandoned(study: "optuna.Study") -> None:
 # Processes
 
 
-def run_workers(out: Path, slots: int, study: "optuna.Study") -> None:
-    """Start the processes that carry out trials, and say how far they are until they have ended."""
-    command = [sys.executable, "-P", "-m", "spo.experiments.tune_worker", str(out)]
-    with (out / "output.txt").open("a") as output:
-        quiet = {"stdout": output, "stderr": subprocess.STDOUT, "env": os.environ | ONE_CORE, "process_group": 0}
-        workers = [subprocess.Popen([*command, str(n), str(os.getpid())], **quiet) for n in range(slots)]
+class Searchers(Protocol):
+    """The processes that carry out trials, wherever they are."""
+
+    def codes(self) -> list[int | None]: ...
+
+    def stop(self) -> None: ...
+
+
+def start_searchers(out: Path, count: int, executor: str, ray_address: str | None) -> Searchers:
+    if executor == "local":
+        return LocalSearchers(out, count)
+    from spo.experiments.executors.ray import ClusterSearchers
+
+    return ClusterSearchers(out, count, ray_address)
+
+
+def run_searchers(searchers: Searchers, out: Path, study: "optuna.Study") -> None:
+    """Say how far the processes are until they have ended."""
     printed: set[int] = set()
     try:
-        while any(worker.poll() is None for worker in workers):
+        while None in (codes := searchers.codes()):
             print_ended(study, printed)
             time.sleep(SECONDS_BETWEEN_LOOKS)
     except KeyboardInterrupt:
         print(f"stopped; the same command goes on in {out}", file=sys.stderr)
         raise
     finally:
-        stop_processes(workers)
+        searchers.stop()
     print_ended(study, printed)
-    if all(worker.returncode for worker in workers):
+    if all(codes):
         raise SpoError(f"no process could carry out a trial; {out / 'output.txt'} has what they said")
 
 

@@ -49,6 +49,27 @@ class Local:
         self.processes.clear()
 
 
+def search_command(directory: Path, number: int) -> list[str]:
+    """The command of one of the processes that carry out the trials of a search."""
+    return [sys.executable, "-P", "-m", "spo.experiments.tune_worker", str(directory), str(number), str(os.getpid())]
+
+
+class LocalSearchers:
+    """The processes of a search on this machine."""
+
+    def __init__(self, directory: Path, count: int):
+        with (directory / "output.txt").open("a") as output:
+            quiet = {"stdout": output, "stderr": subprocess.STDOUT, "env": os.environ | ONE_CORE, "process_group": 0}
+            self.processes = [subprocess.Popen(search_command(directory, n), **quiet) for n in range(count)]
+
+    def codes(self) -> list[int | None]:
+        """The exit code of each process, and None of those that still run."""
+        return [process.poll() for process in self.processes]
+
+    def stop(self) -> None:
+        stop_processes(self.processes)
+
+
 def stop_processes(processes: list[subprocess.Popen]) -> None:
     """Ask every process that still runs to save and end, and end it if it does not."""
     for process in processes:

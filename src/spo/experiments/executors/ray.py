@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from spo.errors import SpoError
-from spo.experiments.executors.local import ONE_CORE, SECONDS_TO_STOP, worker_command
+from spo.experiments.executors.local import ONE_CORE, SECONDS_TO_STOP, search_command, worker_command
 from spo.experiments.plan import Cell
 from spo.experiments.sweep import Sweep
 
@@ -57,6 +57,48 @@ class Cluster:
         self.ray.shutdown()
 
 
+class ClusterSearchers:
+    """The processes of a search as Ray tasks, one core each, on nodes that see its directory."""
+
+    def __init__(self, directory: Path, count: int, address: str | None):
+        self.ray = connect(address, count)
+        cores = int(self.ray.cluster_resources().get("CPU", 1))
+        task = self.ray.remote(num_cpus=1, max_retries=RETRIES, max_calls=1)(search_on_node)
+        path, search = str(directory.resolve()), (directory / "search.json").read_bytes()
+        self.tasks = [task.remote(path, search, number) for number in range(min(count, cores))]
+
+    def codes(self) -> list[int | None]:
+        """The exit code of each process, and None of those that still run."""
+        ended, _ = self.ray.wait(self.tasks, num_returns=len(self.tasks), timeout=0)
+        return [self._code(task) if task in ended else None for task in self.tasks]
+
+    def _code(self, task: object) -> int:
+        try:
+            return self.ray.get(task)
+        except self.ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, SpoError):
+                raise error.cause
+            return 1
+        except self.ray.exceptions.RayError:
+            return 1
+
+    def stop(self) -> None:
+        for task in self.tasks:
+            self.ray.cancel(task)
+        self.ray.wait(self.tasks, num_returns=len(self.tasks), timeout=SECONDS_TO_STOP)
+        self.ray.shutdown()
+
+
+def search_on_node(path: str, search: bytes, number: int) -> int:
+    """Carry out trials of a search on a node, in its directory, whose journal all nodes write."""
+    if not _holds(Path(path, "search.json"), search):
+        raise SpoError(
+            f"node {socket.gethostname()} does not see {path}: name a directory with --out that all nodes see"
+        )
+    with Path(path, "output.txt").open("a") as output:
+        return _wait_for(search_command(Path(path), number), stdout=output, stderr=subprocess.STDOUT)
+
+
 def connect(address: str | None, slots: int):
     """Ray, connect to a cluster; a local one listens on this machine alone and asks for a token."""
     os.environ.setdefault("RAY_AUTH_MODE", "token")
@@ -95,7 +137,7 @@ def _check_reachable(address: str) -> None:
 
 def run_on_node(path: str, plan: bytes, cell: tuple[str, str, int]) -> tuple[int, bytes | None]:
     """Run a cell on a node: in the shared directory, or in one of its own, whose run is brought back."""
-    if _is_shared(Path(path), plan):
+    if _holds(Path(path, "plan.json"), plan):
         return _run_worker(Path(path), cell), None
     with tempfile.TemporaryDirectory() as own:
         Path(own, "plan.json").write_bytes(plan)
@@ -103,17 +145,20 @@ def run_on_node(path: str, plan: bytes, cell: tuple[str, str, int]) -> tuple[int
         return code, archive_directory(Sweep.open(Path(own)).run(Cell(*cell)).path)
 
 
-def _is_shared(path: Path, plan: bytes) -> bool:
+def _holds(file: Path, content: bytes) -> bool:
     try:
-        return (path / "plan.json").read_bytes() == plan
+        return file.read_bytes() == content
     except OSError:
         return False
 
 
 def _run_worker(path: Path, cell: tuple[str, str, int]) -> int:
+    return _wait_for(worker_command(path, Cell(*cell)))
+
+
+def _wait_for(command: list[str], **streams) -> int:
     """A process of its own, which saves when this one is ended."""
-    environment = os.environ | ONE_CORE
-    process = subprocess.Popen(worker_command(path, Cell(*cell)), env=environment, start_new_session=True)
+    process = subprocess.Popen(command, env=os.environ | ONE_CORE, start_new_session=True, **streams)
     try:
         return process.wait()
     finally:
