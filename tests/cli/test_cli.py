@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 
+import gymnasium as gym
 import pytest
 
 from spo import cli
@@ -19,6 +20,10 @@ def refusal(*arguments: str) -> str:
     message = str(refused.value)
     assert "\n" not in message
     return message
+
+
+class Sturdier(gym.Env):
+    """An environment of a user's module."""
 
 
 TRAIN = ("train", "CartPole-v1")
@@ -61,6 +66,13 @@ BAD_INPUT = [
     (("eval", "nowhere"), "nowhere is not a run directory: it has no config.json"),
     (("compare", "CartPole-v1", "--objectives", "spo", "pp0"), "--objective pp0 is unknown"),
     (("compare", "CartPole-v1", "--wings", "2"), "Unrecognized options: --wings"),
+    (("compare", "CartPole-v1", "--epsilon", "0.1", "0.2"), "--vary epsilon=0.1,0.2 compares them"),
+    (("train", "PointMass-v0"), "is named with its module: my_module:PointMass-v0"),
+    (
+        ("train", f"{__name__}:Sturdy"),
+        f"an id that {__name__} registers, or one of its classes: Sturdier",
+    ),
+    ((*TRAIN, "--hidden", "64,64"), "--hidden: '64,64' are not whole numbers with spaces between them"),
 ]
 
 

@@ -2,12 +2,14 @@
 
 import math
 import signal
+import sys
 
 import gymnasium as gym
 import numpy as np
 import pytest
 
 import spo
+from spo import cli
 from spo.errors import ConfigError, EnvError
 from spo.runs.directory import RunDirectory
 from spo.runtime.signals import Interrupted
@@ -180,15 +182,42 @@ def test_a_run_stopped_while_it_compiles_says_how_to_go_on(tmp_path, monkeypatch
     assert told in capsys.readouterr().err
 
 
-def test_a_run_of_a_class_says_how_to_resume_it(tmp_path, capsys):
-    with pytest.raises(spo.SpoError):
+def test_a_run_of_a_class_says_how_to_resume_it(tmp_path):
+    """Below its error, where Python and the command line show it."""
+    with pytest.raises(spo.SpoError) as refusal:
         spo.train(Faulty, preset="classic", envs=2, horizon=16, steps=64, quiet=True, out=str(tmp_path / "run"))
-    assert f"spo resume {tmp_path / 'run'} --env {Faulty.__module__}:Faulty" in capsys.readouterr().err
-    with pytest.raises(spo.SpoError):
+    assert f"spo resume {tmp_path / 'run'} --env {Faulty.__module__}:Faulty" in refusal.value.__notes__[0]
+    assert "--overwrite" in refusal.value.__notes__[0]
+    with pytest.raises(spo.SpoError) as refusal:
         spo.train(
             lambda: Faulty(), preset="classic", envs=2, horizon=16, steps=64, quiet=True, out=str(tmp_path / "two")
         )
-    assert f"spo.resume({str(tmp_path / 'two')!r}, env=...)" in capsys.readouterr().err
+    assert f"spo.resume({str(tmp_path / 'two')!r}, env=...)" in refusal.value.__notes__[0]
+
+
+def test_the_command_line_says_how_to_go_on_below_the_error(tmp_path, monkeypatch, capsys):
+    words = [
+        "spo",
+        "train",
+        f"{__name__}:Faulty",
+        "--preset",
+        "classic",
+        "--steps",
+        "4k",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    told = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 2
+    assert (
+        told[-2].startswith("error: environment 0 raised IndexError") and "_read_the_map), in iteration 1" in told[-2]
+    )
+    assert f"spo resume {tmp_path / 'run'} --env {__name__}:Faulty starts the run again" in told[-1]
+    with pytest.raises(ConfigError, match="name another, or replace it: --overwrite"):
+        cli.dispatch(words[1:])
 
 
 def test_a_run_of_a_class_is_resumed_by_its_name(tmp_path):

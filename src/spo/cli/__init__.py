@@ -21,7 +21,7 @@ def main() -> None:
     try:
         dispatch(sys.argv[1:])
     except SpoError as refusal:
-        print(f"error: {refusal}", file=sys.stderr)
+        print(f"error: {refusal}", *getattr(refusal, "__notes__", ()), sep="\n", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt as interrupt:
         sys.exit(getattr(interrupt, "code", 130))

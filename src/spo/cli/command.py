@@ -98,7 +98,7 @@ PLAIN_WORDS = {
     r"Missing from spo \w+: (\w+) .*\(required\).*": r"\1 is missing",
     r"could not convert string to float: (.*)": r"\1 is not a number",
     r"invalid literal for int\(\) with base 10: (.*)": r"\1 is not a whole number",
-    r"Could not find valid parse for arguments: \[(.*)\]": r"\1 are not whole numbers",
+    r"Could not find valid parse for arguments: \[(.*)\]": r"\1 are not whole numbers with spaces between them",
     r"Exceeds the limit \(\d+ digits\).*": r"a number of so many digits is not accepted",
 }
 """What Python says of a value, and what a user should read."""

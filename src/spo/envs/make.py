@@ -124,11 +124,22 @@ def _name_failure(make: Callable[[], gym.Env], name: str) -> gym.Env:
     except gym.error.DependencyNotInstalled as error:
         raise EnvError(f"environment {name!r} needs a package that is missing ({_sentence(error)}); {_advice(name)}")
     except gym.error.Error as error:
-        raise EnvError(f"environment {name!r} is not a registered Gymnasium id: {_sentence(error)}")
+        raise EnvError(f"environment {name!r} is not a registered Gymnasium id: {_sentence(error)}{_hint(name)}")
     except ModuleNotFoundError as error:
         raise EnvError(f"environment {name!r} cannot be made: {_sentence(error)}")
     except Exception as error:
         raise EnvError(f"environment {name!r} cannot be made: {type(error).__name__}: {_sentence(error)}") from error
+
+
+def _hint(name: str) -> str:
+    """Return what to say of an id that Gymnasium does not know: one's own need their module, or another name in it."""
+    module, colon, _ = name.rpartition(":")
+    if not colon:
+        return f" One of yours is named with its module: my_module:{name}"
+    kinds = vars(importlib.import_module(module)).items()
+    own = [key for key, kind in kinds if isinstance(kind, type) and issubclass(kind, gym.Env) and kind is not gym.Env]
+    accepted = f", or one of its classes: {', '.join(own)}" if own else ""
+    return f" Accepted is an id that {module} registers{accepted}"
 
 
 def _sentence(error: Exception) -> str:

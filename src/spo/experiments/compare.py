@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import get_origin
 
 from spo.config.config import Config
 from spo.config.sources import make_config
@@ -60,6 +61,19 @@ def check(envs: Sequence[str], objectives: Sequence[str], seeds: int, settings: 
     for text in settings:
         if text.split("=")[0] in ("--objective", "--seed"):
             raise ConfigError(f"{text} is not accepted here: it must be set with --objectives and --seeds")
+    _refuse_several_values(settings)
+
+
+def _refuse_several_values(words: Sequence[str]) -> None:
+    """Lead to --vary where a setting that has one value is given several."""
+    for index, flag in enumerate(words):
+        name = flag.removeprefix("--").replace("-", "_")
+        if not flag.startswith("--") or get_origin(SETTINGS.get(name, tuple[int, ...])) in (tuple, dict):
+            continue
+        values = list(itertools.takewhile(lambda word: not word.startswith("--"), words[index + 1 :]))
+        if len(values) > 1:
+            instead = f"--vary {flag[2:]}={','.join(values)} compares them"
+            raise ConfigError(f"{flag} {' '.join(values)} is not accepted: it must be one value; {instead}")
 
 
 def plan_comparison(

@@ -63,7 +63,8 @@ class RunDirectory:
         if is_used and overwrite and run.has_checkpoint():
             raise ConfigError(f"--overwrite is not accepted: the run in {path} has a checkpoint; continue or delete it")
         if is_used and not overwrite:
-            raise ConfigError(f"--out {path} already holds a run; name another, or continue it: spo resume {path}")
+            instead = f"continue it: spo resume {path}" if run.has_checkpoint() else "replace it: --overwrite"
+            raise ConfigError(f"--out {path} already holds a run; name another, or {instead}")
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> "RunDirectory":

@@ -115,14 +115,16 @@ class Recorder:
             self.checkpoint()
         with suppress(OSError):
             self.write_status("interrupted" if is_asked else "failed", str(error) or repr(error))
-        if not self.config.quiet or not is_asked:
+        if not is_asked:
+            error.add_note(self._how_to_go_on())  # a command line shows notes below the error, and so does Python
+        elif not self.config.quiet:
             print(self._how_to_go_on(), file=sys.stderr, flush=True)
         return error
 
     def _how_to_go_on(self) -> str:
         command = resume_command(self.training, self.directory.path)
         if not self.published:
-            return f"no checkpoint yet: {command} starts the run again"
+            return f"no checkpoint yet: {command} starts the run again, as does spo train with --overwrite"
         return f"saved up to iteration {self.published}: {command} continues from there"
 
     def write_status(self, state: str, reason: str | None = None) -> None:
