@@ -247,7 +247,7 @@ def test_a_callable_makes_the_environment(tmp_path):
 def test_an_id_that_names_a_module_is_imported_only_when_the_user_repeats_it(tmp_path):
     gym.register("probes/Action-v0", entry_point="probes:ActionReward", max_episode_steps=5)
     result = spo.train("probes:probes/Action-v0", preset="classic", steps="1100", quiet=True, out=str(tmp_path / "run"))
-    with pytest.raises(SpoError, match="names a module to import; repeat it with --env"):
+    with pytest.raises(SpoError, match="names a module of yours: repeat --env"):
         spo.evaluate(result.directory)
     assert spo.evaluate(result.directory, "probes:probes/Action-v0", episodes=1).lengths == [1]
 

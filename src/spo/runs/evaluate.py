@@ -84,6 +84,5 @@ def _settings(directory: RunDirectory) -> dict[str, Any]:
 def _safe_id(settings: dict[str, Any]) -> str:
     """What names a module would import it: that needs the user's word, not the file's."""
     if names_module([settings["env"], settings["env_arg"]]):
-        remedy = "repeat it with --env to allow that"
-        raise ConfigError(f"environment {settings['env']!r} names a module to import; {remedy}")
+        raise ConfigError(f"this run names a module of yours: repeat --env {settings['env']} to import it")
     return settings["env"]

@@ -124,7 +124,8 @@ class Recorder:
     def _how_to_go_on(self) -> str:
         command = resume_command(self.training, self.directory.path)
         if not self.published:
-            return f"no checkpoint yet: {command} starts the run again, as does spo train with --overwrite"
+            same_place = ", as does spo train with --overwrite" if self.config.out else ""
+            return f"no checkpoint yet: {command} starts the run again{same_place}"
         return f"saved up to iteration {self.published}: {command} continues from there"
 
     def write_status(self, state: str, reason: str | None = None) -> None:
