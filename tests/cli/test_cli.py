@@ -106,9 +106,10 @@ def test_a_directory_that_cannot_be_made(tmp_path):
     )
 
 
-def test_every_setting_is_in_the_help(capsys):
+@pytest.mark.parametrize("flag", ["-h", "--help", "--help-all"])
+def test_every_setting_is_in_the_help(flag, capsys):
     with pytest.raises(SystemExit) as ended:
-        cli.dispatch(["train", "--help"])
+        cli.dispatch(["train", flag])
     assert ended.value.code == 0
     help_text = capsys.readouterr().out
     for flag in """objective epsilon steps seed hidden critic-hidden activation envs horizon epochs minibatches
@@ -118,9 +119,18 @@ def test_every_setting_is_in_the_help(capsys):
         assert f"--{flag}" in help_text
 
 
+def test_the_help_is_short_and_leads_to_the_rest(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        cli.dispatch(["train", "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) < 66 and "spo train --help-all explains" in "\n".join(lines)
+    assert "Discount factor" not in "\n".join(lines) and "(default: )" not in read_help(capsys)
+
+
 def read_help(capsys, *arguments: str) -> str:
     with pytest.raises(SystemExit) as ended:
-        cli.dispatch(["train", *arguments, "--help"])
+        cli.dispatch(["train", *arguments, "--help-all"])
     assert ended.value.code == 0
     return " ".join(re.sub(r"[│╭╰─╮╯]", " ", capsys.readouterr().out).split())
 

@@ -1,7 +1,8 @@
 """The settings of `spo train` on the command line: which were given, and the help with the defaults of those."""
 
 import dataclasses
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
 from typing import Annotated, TypedDict
 
 import tyro
@@ -13,6 +14,7 @@ from spo.config.validation import ANNOTATIONS
 
 GivenSettings = TypedDict("GivenSettings", ANNOTATIONS, total=False)
 """Those settings that a command line names; all others are missing."""
+ESSENTIAL_GROUPS = (Essential.__name__, ObjectiveSettings.__name__)
 EXAMPLE = "HalfCheetah-v4"
 """Whose defaults the help shows where no environment is named."""
 
@@ -22,22 +24,38 @@ def parse_settings(words: list[str], program: str) -> dict[str, object]:
     return dict(parse(GivenSettings, words, program))
 
 
-def print_help(given: Mapping[str, object]) -> None:
-    """Print the settings in their groups, with the defaults that they have beside those given, and exit."""
+def print_help(given: Mapping[str, object], is_whole: bool) -> None:
+    """Print the essential settings or all of them, with the defaults that they have beside those given, and exit."""
     config = merge_sources({"env": EXAMPLE} | given)
     own = config.objective_settings
-    groups = [_choose_fields(kind, own) for kind in reversed(Config.__bases__)]
+    groups = [group for kind in reversed(Config.__bases__) if _has_fields(group := _choose_fields(kind, own))]
+    shown = [kind for kind in groups if is_whole or kind.__name__ in ESSENTIAL_GROUPS]
     layout = dataclasses.make_dataclass(
-        "Layout", [(kind.__name__, Annotated[kind, tyro.conf.OmitArgPrefixes]) for kind in groups if _has_fields(kind)]
+        "Layout", [(kind.__name__, Annotated[kind, tyro.conf.OmitArgPrefixes]) for kind in shown]
     )
     values = vars(config) | own | {"env": given.get("env", tyro.MISSING)}
-    parse(
-        layout,
-        ["--help"],
-        "spo train",
-        layout(*(_fill(kind, values) for kind in groups if _has_fields(kind))),
-        description=f"{Config.__doc__} Defaults are those of {config.env} with preset {config.preset}.",
-    )
+    try:
+        parse(
+            layout,
+            ["--help"],
+            "spo train",
+            layout(*(_fill(kind, values) for kind in shown)),
+            description=f"{Config.__doc__} Defaults are those of {config.env} with preset {config.preset}.",
+            config=(tyro.conf.FlagCreatePairsOff,),
+        )
+    finally:
+        if not is_whole:
+            print(_list_flags([kind for kind in groups if kind not in shown]))
+
+
+def _list_flags(groups: Sequence[type]) -> str:
+    """Name the flags of groups that are not explained here, and where they are."""
+    lines = ["The others, which spo train --help-all explains with their defaults:"]
+    for kind in groups:
+        flags = " ".join(f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(kind))
+        indented = textwrap.fill(flags, 78, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+        lines += ["", kind.__doc__ or kind.__name__, indented]
+    return "\n".join(lines)
 
 
 def _choose_fields(kind: type, own: Mapping[str, object]) -> type:

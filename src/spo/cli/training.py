@@ -13,10 +13,10 @@ from spo.errors import ConfigError
 if TYPE_CHECKING:
     from spo.config.config import Config
 
-HELP = {"-h", "--help"}
+HELP = {"-h", "--help", "--help-all"}
 
 
-@command("train ENV", "train a policy (spo train --help lists every setting)")
+@command("train ENV", "train a policy (spo train --help-all explains every setting)")
 def train(words: list[str]) -> None:
     load_torch()
     from spo.envs.factory import env_maker
@@ -33,7 +33,7 @@ def parse_train(words: list[str]) -> "Config":
 
     given = parse_settings([word for word in words if word not in HELP], "spo train")
     if set(words) & HELP:
-        print_help(given)
+        print_help(given, is_whole="--help-all" in words)
     if "env" not in given:
         raise ConfigError("ENV is missing: name an environment, as in spo train HalfCheetah-v4")
     return make_config(**given)

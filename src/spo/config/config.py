@@ -68,9 +68,9 @@ class Sources:
     """Where all other settings and the first weights come from."""
 
     preset: str
-    """Where the defaults come from: mujoco, atari, atari-resnet, atari-resnet-fixed (paper), classic or dm-control."""
+    """A set of defaults: mujoco, atari, atari-resnet, atari-resnet-fixed (all the paper's), classic, dm-control."""
     paper: bool = False
-    """The authors' behaviour: truncation ends the value, statistics per environment, their wrappers of Atari."""
+    """The authors' behaviour: a time limit counts as an end, statistics per environment, their wrappers of Atari."""
     config: fields.OptionalText = None
     """A TOML or JSON file with settings, or a run's config.json; flags win over it."""
     init_from: fields.OptionalText = None
@@ -114,7 +114,7 @@ class Learning:
     normalize_advantage: Literal["minibatch", "batch", "off"] = "minibatch"
     """Over what advantages are normalised."""
     truncation: Literal["bootstrap", "terminal"] = "bootstrap"
-    """Whether a truncated episode goes on in value, or ends as if terminated."""
+    """Where a time limit cuts an episode: the value of its last observation still counts, or nothing follows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +149,7 @@ class Environments:
     """Seconds after which an environment that does not answer ends the run."""
     on_env_error: Literal["stop", "restart"] = "stop"
     """After an error in an environment's step: the run stops, or its episode does and the environment is made anew."""
-    wrapper: Annotated[tuple[str, ...], fields.WRAPPERS] = ()
+    wrapper: Annotated[tuple[str, ...], fields.WRAPPERS, fields.SHOWN_IF_SET] = ()
     """Wrappers around each environment, from the inside out: module:Class, each followed by its key=value arguments."""
     env_arg: fields.KeyValues = dataclasses.field(default_factory=dict)
     """Arguments for the environment's constructor, as key=value."""
@@ -178,10 +178,10 @@ class Records:
     record_ratios: Annotated[fields.Numbers, fields.ITERATIONS] = ()
     """Iterations of which every sample's ratio is kept after each epoch, in ratios/ITERATION.safetensors."""
     watch_ratios: Annotated[int, fields.COUNT_OR_ZERO] = 1
-    """Keeps ratios of some samples of every so many-th iteration for `spo watch`, in ratio_samples/ (0: none)."""
+    """Keeps ratios of some samples every so many iterations for `spo watch`, in ratio_samples/ (0: none)."""
     tensorboard: bool = False
     """Also writes TensorBoard files into the run directory."""
-    track: tuple[Literal["wandb", "mlflow", "trackio", "tensorboard"], ...] = ()
+    track: Annotated[tuple[Literal["wandb", "mlflow", "trackio", "tensorboard"], ...], fields.SHOWN_IF_SET] = ()
     """Experiment trackers that get the metrics too; WANDB_MODE, MLFLOW_TRACKING_URI and the like are theirs."""
     profile: bool = False
     """Ends with a table of where the time went, and the one change that would help most."""

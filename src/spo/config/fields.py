@@ -152,15 +152,16 @@ def _show_default(text: str) -> str:
     return "" if text.strip("'") in (UNSET, "None", "") else f"(default: {text})"
 
 
-_HINT = tyro.conf.arg(help_behavior_hint=_show_default)
+SHOWN_IF_SET = tyro.conf.arg(help_behavior_hint=_show_default)
+"""The help tells a default only where there is one."""
 
 Steps = Annotated[int, _one_word("STEPS", parse_steps)]
-OptionalText = Annotated[str | None, _one_word("TEXT", str), _HINT]
-OptionalPath = Annotated[Path | None, _one_word("PATH", Path), _HINT]
-OptionalNumber = Annotated[float | None, _one_word("NUMBER", float), _HINT]
-NumberOrOff = Annotated[float | str | None, _one_word("NUMBER|off", parse_number_or_off), _HINT]
-OptionalCount = Annotated[int | None, _one_word("COUNT", int), _HINT]
-Numbers = Annotated[tuple[int, ...], _HINT]
+OptionalText = Annotated[str | None, _one_word("TEXT", str), SHOWN_IF_SET]
+OptionalPath = Annotated[Path | None, _one_word("PATH", Path), SHOWN_IF_SET]
+OptionalNumber = Annotated[float | None, _one_word("NUMBER", float), SHOWN_IF_SET]
+NumberOrOff = Annotated[float | str | None, _one_word("NUMBER|off", parse_number_or_off), SHOWN_IF_SET]
+OptionalCount = Annotated[int | None, _one_word("COUNT", int), SHOWN_IF_SET]
+Numbers = Annotated[tuple[int, ...], SHOWN_IF_SET]
 RunDirectory = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 KeyValues = Annotated[
     dict[str, object],
@@ -171,5 +172,5 @@ KeyValues = Annotated[
         is_instance=lambda value: isinstance(value, dict),
         str_from_instance=lambda value: [f"{key}={item}" for key, item in value.items()],
     ),
-    _HINT,
+    SHOWN_IF_SET,
 ]
