@@ -226,6 +226,9 @@ def test_a_run_of_a_class_is_resumed_by_its_name(tmp_path):
     with pytest.raises(spo.ConfigError, match="was made by"):
         spo.resume(tmp_path / "run", quiet=True)
     named = f"{Patient.__module__}:Patient"
+    with pytest.raises(spo.ConfigError, match=f"name it, as in --env {named}"):
+        spo.evaluate(tmp_path / "run", episodes=1)
+    assert spo.evaluate(tmp_path / "run", named, episodes=1, max_steps=3).lengths == [3]
     assert spo.resume(tmp_path / "run", env=named, quiet=True).summary["env_steps"] == 128
 
 

@@ -61,9 +61,10 @@ def evaluate(
         raise ConfigError(f"--max-steps {max_steps} is not accepted: it must be a whole number of at least 1")
     check_range("seed", seed)
     directory = RunDirectory.open(run)
-    settings = _settings(directory)
+    record = _read_record(directory)
+    settings = record.settings
     if env is None:
-        env = _safe_id(settings)
+        env = _safe_id(record)
     check_wrappers_repeated(settings, wrapper)
     policy = load(run, encoder, best)
     file = list_best(run)[0] / directory.evaluation.name if best else directory.evaluation
@@ -74,15 +75,20 @@ def evaluate(
     return result
 
 
-def _settings(directory: RunDirectory) -> dict[str, Any]:
+def _read_record(directory: RunDirectory) -> RunRecord:
     try:
-        return RunRecord.read(directory).settings
+        return RunRecord.read(directory)
     except (OSError, ValueError, RecursionError) as error:
         raise CorruptRunError(f"{directory.config} is damaged: {error}")
 
 
-def _safe_id(settings: dict[str, Any]) -> str:
+def _safe_id(record: RunRecord) -> str:
     """What names a module would import it: that needs the user's word, not the file's."""
-    if names_module([settings["env"], settings["env_arg"]]):
-        raise ConfigError(f"this run names a module of yours: repeat --env {settings['env']} to import it")
-    return settings["env"]
+    env, env_arg = record.settings["env"], record.settings["env_arg"]
+    if record.resolved.env_from == "callable":
+        raise ConfigError(
+            f"this run's environment was made by {env}: name it, as in --env {':'.join(env.rsplit('.', 1))}"
+        )
+    if names_module([env, env_arg]):
+        raise ConfigError(f"this run names a module of yours: repeat --env {env} to import it")
+    return env
