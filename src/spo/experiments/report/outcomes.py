@@ -34,7 +34,7 @@ def _table_caption(results: Results) -> Html:
     entries = [results.entry(task, variant) for task in plan.tasks for variant in plan.variants]
     parts = [
         f"Return over the last {percent(plan.final_fraction)} of the steps: mean ± standard deviation over the seeds,"
-        " the highest mean of each task in bold (which is no test). Below it the maximum ratio deviation of"
+        " the highest mean of each task in bold, however small its lead. Below it the maximum ratio deviation of"
         " the run, the largest of all seeds."
     ]
     if any(entry.paper for entry in entries):
