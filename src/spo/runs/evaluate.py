@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from spo.config.env_ids import names_module
 from spo.config.validation import check_range, config_from_dict
