@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-long test-processors test-integrations scan-integrations bench-guard same-numbers lint types docs wheel relocate-mutations clean
+.PHONY: demo test test-long test-processors test-integrations test-trackers scan-integrations bench-guard same-numbers lint types docs wheel relocate-mutations clean
 
 demo: $(VENV)/.runs
 	$(VENV)/bin/spo compare Humanoid-v4 --objectives ppo-clip spo spo-adaptive --paper --steps 100k --hidden 256 256 128 128 64 64
@@ -19,6 +19,9 @@ test-processors: $(VENV)/.tests
 
 test-integrations: $(VENV)/.tests
 	$(VENV)/bin/python benchmarks/integrations.py test $(HOSTS)
+
+test-trackers: $(VENV)/.tests
+	$(VENV)/bin/python benchmarks/trackers.py $(TRACKERS)
 
 scan-integrations: $(VENV)/.tests
 	$(VENV)/bin/python benchmarks/integrations.py scan $(HOSTS)

@@ -1,7 +1,11 @@
 """Trackers: their points are the run's rows, once each; one that fails or hangs costs a warning and nothing else."""
 
+import json
+import os
+import sqlite3
 import threading
 import types
+from importlib.util import find_spec
 
 import pytest
 
@@ -130,16 +134,58 @@ def test_a_run_of_a_sweep_is_in_its_group(tmp_path):
     assert trackers._group_of(tmp_path) is None
 
 
+def require(name: str) -> None:
+    """Skip where the library is missing, unless its tests were asked for."""
+    if find_spec(name) is None and os.environ.get("SPO_TEST_TRACKER") != name:
+        pytest.skip(f"{name} is not installed; make test-trackers makes an environment for it")
+
+
+def train_and_resume(name: str, out) -> None:
+    """A run that stops after three of its four iterations, the third of them after its last checkpoint, and goes on."""
+    spo.train("CartPole-v1", **SETTINGS, track=(name,), out=str(out), callback=lambda _, row: row["iteration"] < 3)
+    spo.resume(out, quiet=True)
+
+
+def test_mlflow_has_every_point_once_over_a_resume(monkeypatch, tmp_path, capsys):
+    """With the library itself and a store of its own kind on this disk."""
+    require("mlflow")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    monkeypatch.setattr(trackers, "PATIENCE", 300.0)  # its database is made with many migrations
+    train_and_resume("mlflow", tmp_path / "run")
+    from mlflow import MlflowClient
+
+    client, run = MlflowClient(), json.loads((tmp_path / "run/trackers.json").read_text())["mlflow"]["id"]
+    rows = RunDirectory(tmp_path / "run").read_metrics()
+    points = client.get_metric_history(run, "losses/kl")
+    assert [(point.step, point.value) for point in points] == [(row["env_steps"], row["kl"]) for row in rows]
+    known = client.get_run(run)
+    assert known.info.status == "FINISHED" and known.data.params["env"] == "CartPole-v1"
+    assert "warning" not in capsys.readouterr().err
+
+
+def test_trackio_has_every_point_once_over_a_resume(monkeypatch, tmp_path, capsys):
+    """With the library itself, which keeps its runs in SQLite; read without it."""
+    require("trackio")
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(trackers, "PATIENCE", 300.0)
+    train_and_resume("trackio", tmp_path / "run")
+    (store,) = (tmp_path / "trackio").rglob("*.db")
+    with sqlite3.connect(store) as database:
+        found = database.execute("select run_name, step from metrics order by step").fetchall()
+    assert found == [("run", step) for step in (128, 256, 384, 512)]
+    assert "warning" not in capsys.readouterr().err
+
+
 def test_wandb_offline_has_every_point_once_over_a_resume(monkeypatch, tmp_path):
     """With the library itself: each point is handed to it once, and both parts are of one run."""
-    pytest.importorskip("wandb")
+    require("wandb")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
     steps, log = [], trackers.WandbTracker.log
     monkeypatch.setattr(trackers.WandbTracker, "log", lambda *given: log(*given) or steps.append(given[-1]))
     out = tmp_path / "run"
-    spo.train("CartPole-v1", **SETTINGS, track=("wandb",), out=str(out), callback=lambda _, row: row["iteration"] < 3)
-    spo.resume(out, quiet=True)
+    train_and_resume("wandb", out)
     assert steps == [128, 256, 384, 512]
     assert len({path.stem for path in (tmp_path / "wandb").rglob("*.wandb")}) == 1

@@ -1,6 +1,7 @@
 """Policies as one file for other programs: ONNX, or a program of torch.export."""
 
 import json
+import logging
 import warnings
 from importlib import metadata
 from pathlib import Path
@@ -135,6 +136,7 @@ def _write_onnx(module: nn.Module, path: Path, names: list[str], inputs: tuple, 
         import onnxscript  # noqa: F401  (torch's exporter needs it)
     except ImportError:
         raise ConfigError(f"exporting {path} needs: {INSTALL}")
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it names packages that it could use too
     program = torch.onnx.export(
         module,
         inputs,
