@@ -6,10 +6,11 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from spo.errors import SpoError
 from spo.experiments.plan import Cell, Plan
@@ -78,7 +79,7 @@ class Display:
             self.live.update(progress_table(self.sweep, running), refresh=True)
         else:
             for cell in sorted(running):
-                print(f"{cell}: {', '.join(progress(self.sweep, cell))}", file=sys.stderr, flush=True)
+                print(f"{cell}: {progress_line(progress(self.sweep, cell))}", file=sys.stderr, flush=True)
 
 
 def progress_table(sweep: Sweep, running: set[Cell]) -> Table:
@@ -87,7 +88,8 @@ def progress_table(sweep: Sweep, running: set[Cell]) -> Table:
     failed = {cell: status.get("reason") for cell, status in statuses.items() if status.get("state") == "failed"}
     done = sum(status.get("state") == "finished" for status in statuses.values())
     title = f"{done} of {len(statuses)} done, {len(failed)} failed"
-    table = Table("run", "steps", "steps/s", "time left", "return", "ratio deviation", title=title)
+    headings = ("steps", "steps/s", "time left", "return", "ratio deviation")
+    table = Table(Column("run", min_width=17), *headings, title=title, box=SIMPLE)
     for cell in sorted(running):
         table.add_row(escape(str(cell)), *progress(sweep, cell))
     for cell, reason in failed.items():
@@ -102,9 +104,16 @@ def progress(sweep: Sweep, cell: Cell) -> list[str]:
         return ["starting"]
     total, speed = sweep.plan.config(cell).total_steps, last["env_steps"] / last["wall_time"]
     left = clock((total - last["env_steps"]) / speed)
-    reached = f"return {last['return_mean']:.1f}" if "return_mean" in last else "no episode ended"
-    steps, deviation = f"{last['env_steps']:,} of {total:,}", f"ratio deviation {last['ratio_deviation']:.3g}"
-    return [steps, f"{speed:,.0f}/s", f"{left} left", reached, deviation]
+    reached = f"{last['return_mean']:.1f}" if "return_mean" in last else "–"
+    return [f"{last['env_steps']:,} of {total:,}", f"{speed:,.0f}", left, reached, f"{last['ratio_deviation']:.3g}"]
+
+
+def progress_line(numbers: list[str]) -> str:
+    """The same in words, where no table has them as its headings."""
+    if len(numbers) == 1:
+        return numbers[0]
+    steps, speed, left, reached, deviation = numbers
+    return f"{steps} steps, {speed} steps/s, {left} left, return {reached}, ratio deviation {deviation}"
 
 
 def result_table(results: Results) -> Table:

@@ -1,0 +1,33 @@
+"""A sweep's progress as a terminal of 80 columns and a log show it."""
+
+from io import StringIO
+from types import SimpleNamespace
+
+from rich.console import Console
+
+from spo.experiments.console import progress, progress_line, progress_table
+from spo.experiments.plan import Cell
+
+CELL = Cell("HalfCheetah-v4", "ppo-clip", 1)
+ROW = {"env_steps": 204_800, "wall_time": 20.48, "return_mean": 1234.56, "ratio_deviation": 0.07321}
+
+
+def make_sweep(row):
+    run = SimpleNamespace(last_metrics=lambda: row, read_status=lambda: {"state": "running"})
+    plan = SimpleNamespace(config=lambda cell: SimpleNamespace(total_steps=1_000_000), cells=lambda: [CELL])
+    return SimpleNamespace(run=lambda cell: run, plan=plan)
+
+
+def test_the_live_table_has_the_return_in_80_columns():
+    console = Console(file=StringIO(), width=80)
+    console.print(progress_table(make_sweep(ROW), {CELL}))
+    shown = " ".join(console.file.getvalue().split())
+    for words in ("steps/s", "time left", "204,800 of", "10,000", "1:20", "1234.6", "0.0732"):
+        assert words in shown
+    assert shown.count("return") == 1
+
+
+def test_a_log_labels_every_number():
+    told = "204,800 of 1,000,000 steps, 10,000 steps/s, 1:20 left, return 1234.6, ratio deviation 0.0732"
+    assert progress_line(progress(make_sweep(ROW), CELL)) == told
+    assert progress_line(progress(make_sweep(None), CELL)) == "starting"
