@@ -33,7 +33,7 @@ class Page:
     path = "/"
 
     def __init__(self, document: Document, catalogue: Catalogue, nonce: str):
-        self.document, self.catalogue = document, catalogue
+        self.document, self.catalogue, self.failure = document, catalogue, ""
         self.style = InlineStyleSheet(css=read_asset("content.css"))
         self.widget_style = InlineStyleSheet(css=read_asset("widgets.css"))
         self.inbox = TextInput(name="inbox", visible=False)
@@ -118,11 +118,12 @@ class Page:
         model.on_change(name, react)
 
     def attempt(self, action: Callable[[], None]) -> None:
-        """Do something; whatever a stranger's files lead to, the page says so and goes on."""
+        """Do something; whatever a stranger's files lead to, the page says so, as long as it is open, and goes on."""
         try:
             action()
         except Exception as error:
-            self.show_notes([f"This page could not be drawn. {type(error).__name__}: {error}"])
+            self.failure = f"This page could not be drawn as a whole. {type(error).__name__}: {error}"
+            self.show_notes([])
 
     def _receive(self, message: str) -> None:
         _, _, action = message.partition(" ")
@@ -131,6 +132,7 @@ class Page:
         self.refresh()
 
     def show_notes(self, notes: list[str]) -> None:
+        notes = [self.failure, *notes] if self.failure else notes
         self.set_text(self.notes, join(element("p", note, class_="note") for note in notes))
         self.notes.visible = bool(notes)
 

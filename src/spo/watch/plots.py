@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from bokeh.models import (
     BasicTickFormatter,
     BoxZoomTool,
+    ColumnDataSource,
     DataRange1d,
     Grid,
     HoverTool,
@@ -70,6 +71,26 @@ def add_hover(plot: figure, tooltips: Sequence[tuple[str, str]], **options) -> H
     hover = HoverTool(tooltips=list(tooltips), **{"mode": "vline", "line_policy": "nearest"} | options)
     plot.add_tools(hover)
     return hover
+
+
+def hide_figure(plot: figure) -> None:
+    """Take a finished figure, and the card around it, from the page until `show_figure`: it has nothing to show yet.
+
+    An axis that follows its data has no ends without any, and Bokeh complains of that; a point that is not drawn lends
+    it some until then.
+    """
+    point = {"x": [0], "y": [0]}
+    plot.scatter("x", "y", source=ColumnDataSource(point), visible=False)
+    plot.css_classes = ["empty"]
+
+
+def show_figure(plot: figure, is_shown: bool) -> None:
+    """Show a figure that was hidden, once there is something in it, or hide it again."""
+    classes = [] if is_shown else ["empty"]
+    if plot.css_classes != classes:
+        plot.css_classes = classes
+        point = [] if is_shown else [0]
+        plot.renderers[-1].data_source.data = {"x": point, "y": point}
 
 
 def set_log_scale(plot: figure, is_log: bool) -> None:

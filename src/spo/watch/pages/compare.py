@@ -114,21 +114,21 @@ class ComparePage(Page):
         """Put figures on the page once there is something in them."""
         parts = []
         for task, plots in self.plots.items():
-            if plots.is_drawn:
+            if drawn := [plot for place, plot in enumerate(plots.figures) if plots.has_values(place)]:
                 self.set_text(plots.heading, element("h2", task))
-                parts += [plots.heading, *plots.figures]
+                parts += [plots.heading, *drawn]
         if [part.id for part in parts] != [part.id for part in self.grid.children]:
             self.grid.children = parts
 
     def _draw_task(self, task: str, groups: list[Group], looks: dict[str, tuple[str, str]]) -> None:
         plots, by_time = self.plots[task], self.across.active == 1
-        set_log_scale(plots.figures[1], self.scale.active == 1)
         for plot, metric in zip(plots.figures, self.metrics):
             plot.yaxis.axis_label = METRICS[metric.value]
         for group in groups:
             if group.label in looks:
                 curves = [self.keeper.curves[run.key] for run in group.runs if run.key in self.keeper.curves]
                 plots.show(group.label, looks[group.label], curves, [own.value for own in self.metrics], by_time)
+        set_log_scale(plots.figures[1], self.scale.active == 1 and plots.has_values(1, above=0.0))
 
     def _draw_facts(self, runs: list[Glance], looks: dict[str, tuple[str, str]]) -> Html:
         plan = self.catalogue.plans.get(runs[0].sweep) if runs and len({run.sweep for run in runs}) == 1 else None
@@ -156,9 +156,10 @@ class TaskPlots:
         self.sources = {(label, place): ColumnDataSource() for label in labels for place in range(2)}
         self.drawn: set[tuple[str, int]] = set()
 
-    @property
-    def is_drawn(self) -> bool:
-        return any(len(source.data.get("x", ())) for source in self.sources.values())
+    def has_values(self, place: int, above: float = -np.inf) -> bool:
+        """Whether a figure has a line to draw, or one above a number."""
+        return any((source.data.get("mean", np.empty(0)) > above).any()
+                   for (_, own), source in self.sources.items() if own == place)  # fmt: skip
 
     def show(self, label: str, look: tuple[str, str], curves: list[Curve], metrics: list[str], by_time: bool) -> None:
         for place, (plot, metric) in enumerate(zip(self.figures, metrics)):

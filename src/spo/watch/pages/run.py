@@ -11,7 +11,7 @@ from spo.watch.glance import Glance
 from spo.watch.history import History
 from spo.watch.page import Page, badge, chip, link_to
 from spo.watch.pages.runs import draw_progress
-from spo.watch.plots import add_hover, make_figure, set_log_scale
+from spo.watch.plots import add_hover, hide_figure, make_figure, set_log_scale, show_figure
 from spo.watch.tables import NUMBERS
 from spo.watch.words import leaves_bound, show_clock, show_number, show_steps
 
@@ -77,8 +77,8 @@ class RunPage(Page):
     title, path = "Run", "/run"
 
     def build(self) -> list[UIElement]:
-        self.run = self.find_run()
-        self.key = self.run.key if self.run else ""
+        run = self.find_run()
+        self.key = run.key if run else self.argument("run")
         self.sent: tuple = ()
         self.rows, self.points, self.band, self.evaluations = (ColumnDataSource() for _ in range(4))
         self._clear_sources()
@@ -87,12 +87,13 @@ class RunPage(Page):
         self.across = self._make_choice("across", ["steps", "wall time"], "along")
         self.facts, self.settings = self.make_div("facts"), self.make_div("settings")
         self.x_range = DataRange1d(range_padding=0.02)
-        self.panels = [panel for panel in PANELS if panel.name != "width" or _adapts(self.run)]
-        self.figures = {panel.name: self._make_panel(panel) for panel in self.panels}
+        self.figures = {panel.name: self._make_panel(panel) for panel in PANELS}
+        for plot in self.figures.values():
+            hide_figure(plot)
         return [self.facts, self.smoothing, self.scale, self.across, *self.figures.values(), self.settings]
 
     def describe(self) -> dict[str, object]:
-        return {"figures": [self._describe_panel(panel) for panel in self.panels]}
+        return {"figures": [self._describe_panel(panel) for panel in PANELS]}
 
     def _describe_panel(self, panel: Panel) -> dict[str, object]:
         return {"parts": [panel.name], "title": panel.title, "lines": self._legend(panel)}
@@ -149,8 +150,6 @@ class RunPage(Page):
 
     def _redraw(self) -> None:
         self.sent = ()
-        for panel in self.panels:
-            set_log_scale(self.figures[panel.name], panel.can_be_log and self.scale.active == 1)
         self.refresh()
 
     def refresh(self) -> None:
@@ -166,6 +165,7 @@ class RunPage(Page):
         if is_new or self.sent[:1] != (history.metrics.generation,):
             self._send_rows(run, history)
             self._send_episodes(history)
+            self._fit_panels(history)
 
     def _show_missing(self) -> None:
         asked = self.argument("run")
@@ -211,6 +211,16 @@ class RunPage(Page):
         pairs = np.array(history.evaluations).reshape(-1, 2)
         self.evaluations.data = {"x": across(pairs[:, 0]), "y": pairs[:, 1]}
 
+    def _fit_panels(self, history: History) -> None:
+        """Show the figures that have something to show, and by powers those that have something above zero."""
+        show_figure(self.figures["return"], history.episodes.count > 0 or bool(history.evaluations))
+        for panel in PANELS:
+            if panel.lines:
+                values = [history.metrics.column(line.column) for line in panel.lines if not line.is_bound]
+                show_figure(self.figures[panel.name], any(np.isfinite(own).any() for own in values))
+                is_positive = any((own > 0).any() for own in values)
+                set_log_scale(self.figures[panel.name], self.scale.active == 1 and panel.can_be_log and is_positive)
+
     def _place_along(self, history: History):
         """Make what turns steps into the page's axis."""
         if not self.across.active or not history.metrics.count:
@@ -247,11 +257,6 @@ class RunPage(Page):
 
 AS_THEY_ARE = ("iteration", "env_steps", "wall_time", "learning_rate", "epsilon", "beta", "ratio_deviation_run_max")
 """Columns that are not averaged."""
-
-
-def _adapts(run: Glance | None) -> bool:
-    """Whether the run changes its width, or the weight of its penalty, as it goes."""
-    return run is not None and (run.adapts_epsilon or "beta" in run.settings)
 
 
 def _draw_settings(run: Glance) -> Html:

@@ -27,8 +27,9 @@ class TrustRegionPage(Page):
         self.across = Range1d(0, 1)
         self.sides = [Side(self, name, self.ranges, self.across) for name in ("left", "right")]
         self.play: object = None
+        self.frames: list[int] = []
+        self.by_hand: set[str] = set()
         self._make_controls()
-        self._choose_runs()
         figures = [part for side in self.sides for part in (side.words, side.cloud, side.fan_plot)]
         return [*self.choices, self.iteration, self.epoch, self.playing, self.by, self.live, self.scale, *figures]
 
@@ -60,14 +61,18 @@ class TrustRegionPage(Page):
 
     # Which runs
 
-    def _choose_runs(self) -> None:
-        """Take the run of the address, and beside it the one of another objective that is most like it."""
-        self._list_runs()
-        run = self.find_run()
-        keys = [run.key if run else "", self.argument("beside") or _find_partner(run, self.catalogue.glances.values())]
-        for choice, side, key in zip(self.choices, self.sides, keys):
-            self._choose(side, key)
-            choice.value = key
+    def _fill_sides(self) -> None:
+        """Show, where nobody has chosen, the run of the address or the newest, and beside it the one most like it."""
+        for side, choice in zip(self.sides, self.choices):
+            if side.run is None and side.name not in self.by_hand:
+                side.choose(self._propose(side))
+                choice.value = side.run.key if side.run else ""
+
+    def _propose(self, side: Side) -> Glance | None:
+        if side is self.sides[0]:
+            return self.find_run()
+        partner = _find_partner(self.sides[0].run, self.catalogue.glances.values())
+        return self.catalogue.glances.get(self.argument("beside") or partner)
 
     def _list_runs(self) -> None:
         glances = sorted(self.catalogue.glances.values(), key=lambda glance: (glance.task, glance.name))
@@ -77,8 +82,10 @@ class TrustRegionPage(Page):
                 choice.options = options
 
     def _choose(self, side: Side, key: str) -> None:
+        if key == (side.run.key if side.run else ""):  # it was not chosen by hand
+            return
+        self.by_hand.add(side.name)
         side.choose(self.catalogue.glances.get(key))
-        self.frames: list[int] = []
         self.refresh()
 
     # Through iterations and epochs
@@ -87,6 +94,7 @@ class TrustRegionPage(Page):
         self._list_runs()
         for side in self.sides:  # its state may have changed
             side.run = self.catalogue.glances.get(side.run.key) if side.run else None
+        self._fill_sides()
         is_new = any([side.poll() for side in self.sides])
         frames = sorted({own for side in self.sides for own in side.iterations})
         if is_new or frames != self.frames:

@@ -22,7 +22,7 @@ class VideoPage(Page):
 
     def build(self) -> list[UIElement]:
         run = self.find_run()
-        self.key = run.key if run else ""
+        self.key = run.key if run else self.argument("run")
         self.words = self.make_div("words")
         return [self.words]
 
