@@ -42,8 +42,9 @@ class Page:
         self.catalogue.poll()
         roots = [self.inbox, self.notes, *self.build()]
         self.attempt(self.refresh)
-        for root in roots:
-            document.add_root(root)
+        with document.models.freeze():  # which goes through all of them once, and not after each
+            for root in roots:
+                document.add_root(root)
         document.title = f"{self.title} · spo watch"
         document.template = TEMPLATE
         panels = [root.name for root in roots if root.name not in ("inbox", "notes")]
