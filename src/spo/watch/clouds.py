@@ -11,7 +11,7 @@ from spo.watch.page import Page, badge, chip, link_to
 from spo.watch.plots import add_hover, make_figure
 from spo.watch.samples import RatioSample, SampleReader
 
-INSIDE, OUTSIDE, ALONE, GREY = "#0072B2", "#D55E00", "#E69F00", "#8a94a0"
+INSIDE, OUTSIDE, ALONE, GREY = "#2b8cc8", "#D55E00", "#E69F00", "#8a94a0"
 USUAL_EPSILON = 0.2
 """The width that is drawn where an objective has none, as metrics take it."""
 LEGEND = [
@@ -21,8 +21,8 @@ LEGEND = [
     {"label": "bound 1 ± ε", "colour": GREY, "is_bound": True},
 ]
 FAN_LEGEND = [
-    {"label": "half of the samples", "colour": "#0072B2"},
-    {"label": "nine tenths", "colour": "#7fb8d8"},
+    {"label": "half of the samples", "colour": INSIDE},
+    {"label": "nine tenths", "colour": "#93c3e2"},
     {"label": "lowest and highest", "colour": GREY},
     {"label": "bound 1 ± ε", "colour": GREY, "is_bound": True},
 ]
@@ -49,13 +49,14 @@ class Side:
         self.reader = SampleReader(place) if place else None
         self.fan = Fan(self.reader, self.epsilon) if self.reader else None
         self.sample: RatioSample | None = None
+        self._set_bound(self.epsilon)
         self.cloud_source.data = {name: [] for name in ("advantage", "ratio", "fill", "line", "what")}
         self.fan_source.data = {name: [] for name in (*NAMES, "iteration", "outside", "left_alone")}
 
     # Figures
 
     def _draw_bound(self, plot: figure) -> tuple[BoxAnnotation, Span, Span]:
-        box = BoxAnnotation(fill_color=INSIDE, fill_alpha=0.06, line_color=None)
+        box = BoxAnnotation(fill_color=INSIDE, fill_alpha=0.1, line_color=None)
         lines = [Span(dimension="width", line_color=GREY, line_dash="dashed", line_width=1.5) for _ in range(2)]
         for part in (box, *lines):
             plot.add_layout(part)
@@ -72,8 +73,8 @@ class Side:
 
     def _draw_fan(self) -> None:
         plot, source = self.fan_plot, self.fan_source
-        plot.varea("iteration", "low", "high", source=source, color=INSIDE, alpha=0.16)
-        plot.varea("iteration", "lower", "upper", source=source, color=INSIDE, alpha=0.3)
+        plot.varea("iteration", "low", "high", source=source, color=INSIDE, alpha=0.22)
+        plot.varea("iteration", "lower", "upper", source=source, color=INSIDE, alpha=0.38)
         for name in ("lowest", "highest"):
             plot.line("iteration", name, source=source, color=GREY, line_width=1.2)
         middle = plot.line("iteration", "middle", source=source, color=INSIDE, line_width=1.6)

@@ -7,7 +7,7 @@ import numpy as np
 
 from spo.watch.files import Place, UnreadableFileError, parse_object, read_file, read_json
 from spo.watch.lines import LineFollower, Lines, PackedFollower
-from spo.watch.tables import NUMBERS, EpisodeTable, MetricTable, parse_row, to_number
+from spo.watch.tables import NUMBERS, EpisodeTable, MetricTable, parse_row, to_number, versions
 
 LARGEST_CURVES = 2**23
 """Bytes of packed curves, compressed or not."""
@@ -24,6 +24,7 @@ class History:
         self.evaluations: list[tuple[float, float]] = []  # steps and mean return
         self.problems: dict[str, str] = {}  # by file, what is wrong with it
         self.is_packed, self.is_more = False, True
+        self.version = 0  # another number once anything is new: several pages may follow one run
         self._followers: dict[str, LineFollower | PackedFollower] = {}
         self._packed_signature: object = None
 
@@ -33,7 +34,10 @@ class History:
         while True:
             is_changed |= self._read_once()
             if not self.is_more or time.monotonic() > deadline:
-                return is_changed
+                break
+        if is_changed:
+            self.version = next(versions)
+        return is_changed
 
     def _read_once(self) -> bool:
         if self._has_packed_curves():

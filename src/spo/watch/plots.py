@@ -7,6 +7,7 @@ from bokeh.models import (
     BoxZoomTool,
     ColumnDataSource,
     DataRange1d,
+    FixedTicker,
     Grid,
     HoverTool,
     InlineStyleSheet,
@@ -93,12 +94,14 @@ def show_figure(plot: figure, is_shown: bool) -> None:
         plot.renderers[-1].data_source.data = {"x": point, "y": point}
 
 
-def set_log_scale(plot: figure, is_log: bool) -> None:
-    """Draw the upright axis by powers, or by numbers."""
+def set_log_scale(plot: figure, is_log: bool, ticks: Sequence[float] = ()) -> None:
+    """Draw the upright axis by powers, marked at the given numbers if there are any, or by numbers."""
     if isinstance(plot.y_scale, LogScale) == is_log:
         return
     plot.y_scale = LogScale() if is_log else LinearScale()
     axis = LogAxis() if is_log else LinearAxis(formatter=BasicTickFormatter())
+    if is_log and ticks:
+        axis.update(ticker=FixedTicker(ticks=list(ticks)), formatter=BasicTickFormatter())
     style = {
         "major_label_text_font_size": FONT,
         "axis_label_text_font_size": FONT,

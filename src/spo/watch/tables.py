@@ -1,6 +1,7 @@
 """Rows of a run in bounded memory, whatever its length: metrics by iteration, and episodes in bins and as points."""
 
 import json
+from itertools import count
 
 import numpy as np
 
@@ -35,15 +36,18 @@ def to_number(value: object) -> float:
     return float(value) if type(value) in (int, float) and abs(value) < LARGEST else np.nan
 
 
+versions = count(1)
+"""Numbers that are never given twice, so that a page knows what it has drawn from anything else."""
+
+
 class MetricTable:
     """Metrics of at most `MOST_ROWS` places along the run; of a longer run each is made of several iterations."""
 
     def __init__(self) -> None:
-        self.generation = 0  # another number once rows that were there are not as they were
         self.clear()
 
     def clear(self) -> None:
-        self.generation += 1
+        self.generation = next(versions)  # another number once rows that were there are not as they were
         self.merged = 1  # iterations in a row of the table
         self.count = 0
         self._values = np.empty((64, len(NUMBERS)))
@@ -67,7 +71,7 @@ class MetricTable:
         self.count, self._pending = self.count + 1, []
 
     def _halve(self) -> None:
-        self.generation, self.merged, self.count = self.generation + 1, 2 * self.merged, self.count // 2
+        self.generation, self.merged, self.count = next(versions), 2 * self.merged, self.count // 2
         self._values[: self.count] = merge_rows(self._values[: 2 * self.count].reshape(self.count, 2, -1))
 
     def column(self, name: str, start: int = 0) -> np.ndarray:
@@ -95,11 +99,9 @@ class EpisodeTable:
     """Returns of episodes: moments in bins of equal width over the steps, and some of the episodes as points."""
 
     def __init__(self) -> None:
-        self.generation = 0
         self.clear()
 
     def clear(self, total_steps: float = 0) -> None:
-        self.generation += 1
         self.count = 0
         self.width = max(1.0, total_steps / (BINS - 12))  # a run that is made longer finds some room
         self.moments = np.zeros((3, BINS))  # count, sum, sum of squares about the first return

@@ -23,6 +23,7 @@ URGENCY = {state: place for place, state in enumerate(("running", "starting", "s
 WIDTHS = {"state": 0, "task": 0, "objective": 60, "seed": 120, "progress": 0, "steps/s": 120, "left": 100, "return": 0,
           "spark": 80, "deviation": 0, "run": 100}  # fmt: skip
 """The columns, and the letters that a terminal must be wide for each."""
+SPARK_WIDTH, MOST_TROUBLES = 14, 5
 NUMERIC = ("seed", "steps/s", "left", "return", "deviation")
 
 
@@ -48,15 +49,28 @@ def draw(catalogue: Catalogue, size: tuple[int, int]) -> Group:
     glances = sorted(catalogue.glances.values(), key=lambda own: (URGENCY.get(own.state, 9), -own.written))
     counts = Counter(glance.state for glance in glances)
     title = Text(" · ".join(f"{count} {state}" for state, count in counts.items()) or "no runs yet", style="bold")
-    room = max(1, size[1] - 6 - len(catalogue.found.notes))
-    parts: list[object] = [title, _table(glances[:room], size[0])]
+    lines = [_trouble(glance) for glance in glances if _why(glance)][:MOST_TROUBLES]
+    lines += [_line(note, "yellow") for note in catalogue.found.notes]
+    room = max(1, size[1] - 6 - len(lines))
+    parts: list[object] = [title, _table(catalogue, glances[:room], size[0])]
     if len(glances) > room:
         parts.append(Text(f"{len(glances) - room} more", style="dim"))
-    parts += [Text(printable(note), style="yellow") for note in catalogue.found.notes]
-    return Group(*parts)
+    return Group(*parts, *lines)
 
 
-def _table(glances: list[Glance], width: int) -> Table:
+def _line(words: str, style: str) -> Text:
+    return Text(printable(words), style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _why(glance: Glance) -> str:
+    return glance.reason or next(iter(glance.problems), "")
+
+
+def _trouble(glance: Glance) -> Text:
+    return _line(f"{glance.name}: {_why(glance)}", COLOURS.get(glance.state, "red"))
+
+
+def _table(catalogue: Catalogue, glances: list[Glance], width: int) -> Table:
     names = [name for name, least in WIDTHS.items() if width >= least]
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in names:
@@ -66,14 +80,19 @@ def _table(glances: list[Glance], width: int) -> Table:
     table.expand = "run" in names
     differences = list_differences(glances)
     for glance in glances:
-        cells = _cells(glance, differences[glance.key])
+        cells = _cells(glance, _name(catalogue, glance), differences[glance.key])
         table.add_row(*(cells[name] for name in names))
     return table
 
 
-def _cells(glance: Glance, differences: str) -> dict[str, Text]:
+def _name(catalogue: Catalogue, glance: Glance) -> str:
+    """Name a run: by what it is a run of in a sweep, by its directory elsewhere."""
+    sweep = glance.name.partition("/runs/")[0]
+    return f"{catalogue.label(glance)} · {sweep}" if glance.sweep in catalogue.plans else glance.name
+
+
+def _cells(glance: Glance, name: str, differences: str) -> dict[str, Text]:
     """Write the cells of a run; nothing in a name can steer the terminal or be markup."""
-    why = glance.reason or next(iter(glance.problems), "")
     words = {
         "task": glance.task,
         "objective": name_of(glance.objective),
@@ -82,11 +101,11 @@ def _cells(glance: Glance, differences: str) -> dict[str, Text]:
         "steps/s": show_number(glance.speed),
         "left": show_clock(glance.seconds_left),
         "return": show_number(glance.last_return),
-        "spark": draw_bars(glance.spark),
-        "run": " · ".join(part for part in (why, glance.name, differences) if part),
+        "spark": draw_bars(glance.spark, SPARK_WIDTH),
+        "run": " · ".join(part for part in (name, "" if glance.sweep else differences) if part),
     }
     cells = {name: Text(printable(word)) for name, word in words.items()}
-    cells["run"].stylize("red" if why else "dim")
+    cells["run"].stylize("dim")
     cells["state"] = Text(glance.state, style=COLOURS.get(glance.state, ""))
     cells["deviation"] = Text(show_number(glance.deviation_max), style="red" if leaves_bound(glance) else "")
     return cells

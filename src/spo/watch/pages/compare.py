@@ -14,7 +14,8 @@ from spo.watch.page import Page, link_to
 from spo.watch.plots import add_hover, make_figure, set_log_scale
 from spo.watch.words import colour_of, list_differences, show_number
 
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#8a94a0", "#7f5fc7")
+GREY = "#8a94a0"
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", GREY, "#7f5fc7")
 DASHES = ("solid", "dashed", "dotted", "dotdash")
 MOST_RUNS, MOST_TASKS, MOST_GROUPS = 400, 24, 24
 GRID = """:host {
@@ -128,6 +129,8 @@ class ComparePage(Page):
             if group.label in looks:
                 curves = [self.keeper.curves[run.key] for run in group.runs if run.key in self.keeper.curves]
                 plots.show(group.label, looks[group.label], curves, [own.value for own in self.metrics], by_time)
+        for place, metric in enumerate(self.metrics):
+            plots.draw_bound(place, _shared_width(groups) if metric.value.startswith("ratio_deviation") else None)
         set_log_scale(plots.figures[1], self.scale.active == 1 and plots.has_values(1, above=0.0))
 
     def _draw_facts(self, runs: list[Glance], looks: dict[str, tuple[str, str]]) -> Html:
@@ -136,6 +139,7 @@ class ComparePage(Page):
         words = [f"{len(runs)} runs"] + ([f"{unfinished} of them not finished"] if unfinished else [])
         words.append("mean over the seeds, and a band from the lowest to the highest")
         legend = [element("span", _swatch(look), label) for label, look in looks.items()]
+        legend.append(element("span", _swatch((GREY, "dashed")), "bound ε, where they share one"))
         return element("section", element("h1", plan.title if plan else "Compare"),
                        element("p", "; ".join(words), class_="bar"), element("p", *legend, class_="above"),
                        class_="facts")  # fmt: skip
@@ -146,7 +150,7 @@ class TaskPlots:
 
     def __init__(self, page: Page, name: str, labels: list[str]):
         self.labels = labels
-        self.heading = page.make_div(f"{name}-heading", styles={"grid-column": "1 / -1"})
+        self.heading = page.make_div(f"{name}-heading", styles={"grid-column": "1 / -1", "margin-top": ".8rem"})
         shared = None
         self.figures: list[figure] = []
         for place in range(2):
@@ -155,6 +159,9 @@ class TaskPlots:
             self.figures.append(plot)
         self.sources = {(label, place): ColumnDataSource() for label in labels for place in range(2)}
         self.drawn: set[tuple[str, int]] = set()
+        self.bounds = [ColumnDataSource({"x": [], "y": []}) for _ in self.figures]
+        for plot, source in zip(self.figures, self.bounds):
+            plot.line("x", "y", source=source, color=GREY, line_dash="dashed", line_width=1.8)
 
     def has_values(self, place: int, above: float = -np.inf) -> bool:
         """Whether a figure has a line to draw, or one above a number."""
@@ -168,6 +175,13 @@ class TaskPlots:
             if (label, place) not in self.drawn:
                 self.drawn.add((label, place))
                 self._draw(plot, source, *look)
+
+    def draw_bound(self, place: int, epsilon: float | None) -> None:
+        """Draw the width along all curves of a figure, or none."""
+        curves = [source.data.get("x", ()) for (_, own), source in self.sources.items() if own == place]
+        ends = [own[end] for own in curves if len(own) for end in (0, -1)]
+        x = [min(ends), max(ends)] if ends and epsilon is not None else []
+        self.bounds[place].data = {"x": x, "y": [epsilon] * len(x)}
 
     def _draw(self, plot: figure, source: ColumnDataSource, colour: str, dash: str) -> None:
         plot.varea("x", "low", "high", source=source, color=colour, alpha=0.14)
@@ -193,6 +207,13 @@ def _choose_looks(groups: list[Group]) -> dict[str, tuple[str, str]]:
     return looks
 
 
+def _shared_width(groups: list[Group]) -> float | None:
+    """Find the width that all runs have; None if they differ, or adapt it."""
+    runs = [run for group in groups for run in group.runs]
+    widths = {run.epsilon for run in runs if np.isfinite(run.epsilon)}
+    return widths.pop() if len(widths) == 1 and not any(run.adapts_epsilon for run in runs) else None
+
+
 def _swatch(look: tuple[str, str]) -> Html:
     """Draw a piece of a line."""
     dash = {"solid": None, "dashed": "7 4", "dotted": "2 3", "dotdash": "7 3 2 3"}[look[1]]
@@ -210,7 +231,9 @@ def _draw_table(groups: list[Group], looks: dict[str, tuple[str, str]]) -> Html:
     body = element("tbody", *rows)
     heads = [element("th", name, class_="number" if place > 1 else None) for place, name in enumerate(head)]
     return (
-        element("div", element("table", element("thead", element("tr", *heads)), body), class_="scroll")
+        element(
+            "div", element("table", element("thead", element("tr", *heads)), body, class_="groups"), class_="scroll"
+        )
         if rows
         else Html()
     )

@@ -80,6 +80,7 @@ class RunPage(Page):
         run = self.find_run()
         self.key = run.key if run else self.argument("run")
         self.sent: tuple = ()
+        self.drawn: int | None = None
         self.rows, self.points, self.band, self.evaluations = (ColumnDataSource() for _ in range(4))
         self._clear_sources()
         self.smoothing = self._make_choice("smoothing", ["no smoothing", "5", "20", "100"], "iterations averaged")
@@ -149,7 +150,7 @@ class RunPage(Page):
     # Drawing what is new
 
     def _redraw(self) -> None:
-        self.sent = ()
+        self.sent, self.drawn = (), None
         self.refresh()
 
     def refresh(self) -> None:
@@ -158,11 +159,12 @@ class RunPage(Page):
         if run is None or history is None:
             self._show_missing()
             return
-        is_new = history.poll()
+        history.poll()
         self.show_notes([*run.problems, *history.problems.values(), *self._list_hints(run, history)])
         self.set_text(self.facts, self._draw_facts(run))
         self.set_text(self.settings, _draw_settings(run))
-        if is_new or self.sent[:1] != (history.metrics.generation,):
+        if self.drawn != history.version:
+            self.drawn = history.version
             self._send_rows(run, history)
             self._send_episodes(history)
             self._fit_panels(history)

@@ -14,6 +14,9 @@ from spo.watch.words import name_of
 BAR = "#3f8fc0"
 MILLISECONDS = 250
 """Between two pictures of a play."""
+TICKS = (0.001, 0.01, 0.1, 0.2, 0.3, 0.5, 0.8, 1, 1.2, 1.5, 2, 3, 5, 10, 100, 1000)
+FEW_TICKS = (0.001, 0.01, 0.1, 0.3, 1, 3, 10, 100, 1000)
+"""Ratios that are marked on axes by powers."""
 NOTHING_KEPT = "These runs have kept no ratios: runs keep some unless they are trained with --watch-ratios 0."
 
 
@@ -139,8 +142,8 @@ class TrustRegionPage(Page):
         largest = 1.08 * max([1.0, *(reach[2] for reach in reaches)])
         self.ranges[0].update(start=-largest, end=largest, reset_start=-largest, reset_end=largest)
         for side in self.sides:
-            set_log_scale(side.cloud, is_log)
-            set_log_scale(side.fan_plot, is_log)
+            set_log_scale(side.cloud, is_log, TICKS)
+            set_log_scale(side.fan_plot, is_log, FEW_TICKS)
 
     # Playing
 
