@@ -106,11 +106,12 @@ def test_a_look_reads_little_however_long_the_run_is(tmp_path):
 
 def test_a_run_that_stopped_without_a_word_is_silent(tmp_path):
     run = write_run(tmp_path / "run", "running", made=10)
-    assert look("0/run", Place(run)).state == "running"
+    glance = look("0/run", Place(run))
+    assert glance.state == "running" and glance.seconds_left == pytest.approx(45.0)
     long_ago = time.time() - 3600
     os.utime(run / "status.json", (long_ago, long_ago))
     glance = look("0/run", Place(run))
-    assert glance.state == "silent" and "1 h 00 min" in glance.reason
+    assert glance.state == "silent" and "1 h 00 min" in glance.reason and np.isnan(glance.seconds_left)
 
 
 @pytest.mark.parametrize("name, content, words", [
@@ -204,6 +205,17 @@ def test_the_table_in_a_terminal_steers_nothing(tmp_path):
     Console(file=written, width=150, force_terminal=False).print(draw(fresh(tmp_path), (150, 40)))
     text = written.getvalue()
     assert "[red]x\\x1b[2J" in text and "\x1b" not in text and "\x07" not in text and "1 failed" in text
+
+
+def test_the_table_in_a_terminal_fits_and_says_why_runs_failed(tmp_path):
+    write_sweep(tmp_path / "sweep", made=3)
+    write_run(tmp_path / "run", "failed", made=3, env="Walker2d-v4", reason="training diverged")
+    for width in (40, 80, 120):
+        written = io.StringIO()
+        Console(file=written, width=width, force_terminal=False).print(draw(fresh(tmp_path), (width, 9)))
+        lines = written.getvalue().splitlines()
+        assert lines[-1].startswith("run: training diverged") and "3 more" in lines[-2] and len(lines) == 6
+        assert max(map(len, lines)) <= width and ("O · sweep" in written.getvalue()) == (width == 120)
 
 
 def test_the_command_says_what_it_cannot_do(tmp_path):

@@ -82,6 +82,11 @@ def test_another_address_needs_the_token():
     assert guard.refuse(request(host="10.0.0.2", Cookie=f"{COOKIE}={TOKEN}")) is None
     assert guard.refuse(request(host="10.0.0.2", Cookie=f"{COOKIE}=wrong"))[0] == 403
     assert guard.refuse(request("/assets/page.css", host="10.0.0.2"))[0] == 403
+    socket = {"Upgrade": "websocket", "Origin": "http://10.0.0.2"}
+    assert guard.refuse(request("/ws", host="10.0.0.2", **socket))[0] == 403
+    assert guard.refuse(request("/ws", host="10.0.0.2", Cookie=f"{COOKIE}={TOKEN}", **socket)) is None
+    stranger = socket | {"Origin": "http://evil.example"}
+    assert guard.refuse(request("/ws", host="10.0.0.2", Cookie=f"{COOKIE}={TOKEN}", **stranger))[0] == 403
     assert guard.refuse(request(host="rebound.example", Cookie=f"{COOKIE}={TOKEN}"))[0] == 403
 
 

@@ -264,11 +264,12 @@ def test_a_history_grows_with_its_run(tmp_path):
     run = write_run(tmp_path / "run", "running", made=20)
     history = History(Place(tmp_path, ("run",)), 100_000)
     assert history.poll() and history.metrics.count == 20 and history.episodes.count == 80
-    assert not history.poll()
+    version = history.version
+    assert not history.poll() and history.version == version
     generation = history.metrics.generation
     append_rows(run, 21, 25)
     assert history.poll() and history.metrics.count == 25 and history.metrics.generation == generation
-    assert history.metrics.last("env_steps") == 25_000
+    assert history.metrics.last("env_steps") == 25_000 and history.version > version
     (run / "evaluations.jsonl").write_text('{"env_steps": 5000, "return_mean": 7.5}\n')
     history.poll()
     assert history.evaluations == [(5000.0, 7.5)] and history.problems == {}
