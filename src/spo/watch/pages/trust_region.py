@@ -73,7 +73,8 @@ class TrustRegionPage(Page):
 
     def _propose(self, side: Side) -> Glance | None:
         if side is self.sides[0]:
-            return self.find_run()
+            run = self.find_run()
+            return run if self.argument("run") else _find_spo(run, self.catalogue.glances.values())
         partner = _find_partner(self.sides[0].run, self.catalogue.glances.values())
         return self.catalogue.glances.get(self.argument("beside") or partner)
 
@@ -169,6 +170,14 @@ class TrustRegionPage(Page):
 
 def _label(run: Glance) -> str:
     return printable(f"{run.task} · {name_of(run.objective)} · seed {run.seed} · {run.name}")[:160]
+
+
+def _find_spo(run: Glance | None, glances: Iterable[Glance]) -> Glance | None:
+    """Find SPO's run in the sweep that a run belongs to, on its task; else the run itself."""
+    if run is None or not run.sweep:
+        return run
+    own = [other for other in glances if (other.sweep, other.task, other.objective) == (run.sweep, run.task, "spo")]
+    return max(own, key=lambda other: (other.seed == run.seed, other.written), default=run)
 
 
 def _find_partner(run: Glance | None, glances: Iterable[Glance]) -> str:
