@@ -126,11 +126,34 @@ def soak(folder: Path, minutes: float) -> None:
     print(f"soak: from {found[len(found) // 3]:.1f} to {found[-1]:.1f} MB in the last two thirds")
 
 
+def count_time() -> list[float]:
+    """Count the processor time that goes into keeping ratios, call by call."""
+    from spo.algorithms.ratio_samples import RatioSampler
+    from spo.runs import recorder
+
+    spent: list[float] = []
+
+    def counted(function):
+        def call(*arguments):
+            started = time.thread_time()
+            result = function(*arguments)
+            spent.append(time.thread_time() - started)
+            return result
+
+        return call
+
+    for name in ("__init__", "__call__", "arrays"):
+        setattr(RatioSampler, name, counted(getattr(RatioSampler, name)))
+    recorder.keep_sample = counted(recorder.keep_sample)
+    return spent
+
+
 def measure_cost(folder: Path, env: str, iterations: int) -> None:
     """What keeping ratios takes of a run: every other iteration keeps some, and neighbours are compared."""
     import spo
 
     clocks: list[tuple[float, float]] = []
+    spent = count_time()
     note = lambda training, row: clocks.append((time.perf_counter(), time.process_time())) and None  # noqa: E731
     spo.train(env, steps=2048 * iterations, watch_ratios=2, out=str(folder / "run"), quiet=True, callback=note)
     for place, name in enumerate(("wall", "processor")):
@@ -141,6 +164,9 @@ def measure_cost(folder: Path, env: str, iterations: int) -> None:
         more = statistics.median(with_it - without for with_it, without in pairs)
         print(f"cost in {name} time, {env}, {len(pairs)} pairs: {1000 * more:+.2f} ms of {1000 * usual:.1f} ms", end="")
         print(f" = {100 * more / usual:+.2f} %; load {os.getloadavg()[0]:.1f}", flush=True)
+    kept = len(clocks) // 2
+    print(f"counted call by call: {1000 * sum(spent) / kept:.2f} ms of an iteration that keeps some, ", end="")
+    print(f"{100 * sum(spent) / kept / usual:.2f} % of its processor time")
 
 
 def main() -> None:

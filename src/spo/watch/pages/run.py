@@ -167,7 +167,8 @@ class RunPage(Page):
             self.drawn = history.version
             self._send_rows(run, history)
             self._send_episodes(history)
-            self._fit_panels(history)
+            with self.document.models.freeze():  # as several figures may get another axis
+                self._fit_panels(history)
 
     def _show_missing(self) -> None:
         asked = self.argument("run")

@@ -142,9 +142,10 @@ class TrustRegionPage(Page):
         self.ranges[1].update(start=ends[0], end=ends[1], reset_start=ends[0], reset_end=ends[1])
         largest = 1.08 * max([1.0, *(reach[2] for reach in reaches)])
         self.ranges[0].update(start=-largest, end=largest, reset_start=-largest, reset_end=largest)
-        for side in self.sides:
-            set_log_scale(side.cloud, is_log, TICKS)
-            set_log_scale(side.fan_plot, is_log, FEW_TICKS)
+        with self.document.models.freeze():
+            for side in self.sides:
+                set_log_scale(side.cloud, is_log, TICKS)
+                set_log_scale(side.fan_plot, is_log, FEW_TICKS)
 
     # Playing
 

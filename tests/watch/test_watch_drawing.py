@@ -1,0 +1,104 @@
+"""What pages draw, as Bokeh's server hands it to browsers; test_watch_pages.py looks at it in one."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("bokeh")
+
+from bokeh.document import Document
+from bokeh.models import LinearScale, LogScale
+
+from made_runs import append_rows, write_cloud, write_config, write_run, write_sweep
+from spo.watch.catalogue import Catalogue
+from spo.watch.page import Page
+from spo.watch.pages.compare import ComparePage
+from spo.watch.pages.run import PANELS, RunPage
+from spo.watch.pages.trust_region import TrustRegionPage
+
+
+def open_page(kind: type[Page], root: Path, catalogue: Catalogue | None = None) -> Page:
+    page = kind(Document(), catalogue or Catalogue([root]), "nonce")
+    assert page.failure == ""
+    return page
+
+
+def look_again(page: Page) -> None:
+    page.catalogue._next_walk = page.catalogue._next_look = 0.0
+    page._tick()
+    assert page.failure == ""
+
+
+def shown(page: RunPage) -> set[str]:
+    return {name for name, plot in page.figures.items() if plot.css_classes == []}
+
+
+def test_figures_without_anything_to_show_are_not_shown(tmp_path):
+    write_config(tmp_path / "run")
+    page = open_page(RunPage, tmp_path)
+    assert shown(page) == set() and "No iteration is over yet" in page.notes.text
+    append_rows(tmp_path / "run", 1, 3)
+    look_again(page)
+    assert shown(page) == {panel.name for panel in PANELS} - {"width"} and not page.notes.visible
+    lent = [plot.renderers[-1].data_source.data for plot in page.figures.values()]
+    assert [len(data["x"]) for data in lent].count(1) == 1  # the figure of the width has one still
+
+
+def test_axes_go_by_powers_where_something_is_above_zero(tmp_path):
+    write_run(tmp_path / "run", made=3)
+    page = open_page(RunPage, tmp_path)
+    page.scale.active = 1
+    kinds = {name: type(plot.y_scale) for name, plot in page.figures.items()}
+    assert page.failure == "" and kinds["kl"] is LogScale and kinds["entropy"] is kinds["width"] is LinearScale
+    page.scale.active = 0
+    assert {type(plot.y_scale) for plot in page.figures.values()} == {LinearScale}
+
+
+def test_two_pages_of_one_run_take_nothing_from_each_other(tmp_path):
+    write_run(tmp_path / "run", "running", made=3)
+    catalogue = Catalogue([tmp_path])
+    pages = [open_page(kind, tmp_path, catalogue) for kind in (RunPage, RunPage, ComparePage)]
+    for last in (4, 5):
+        append_rows(tmp_path / "run", last, last)
+        for page in reversed(pages):
+            look_again(page)
+        for page in pages[:2]:
+            assert list(page.rows.data["iteration"]) == list(range(1, last + 1))
+
+
+def test_what_failed_stays_on_the_page(tmp_path):
+    write_run(tmp_path / "run", made=3)
+    page = open_page(RunPage, tmp_path)
+    page.attempt(lambda: 1 / 0)
+    page._tick()
+    assert "could not be drawn as a whole. ZeroDivisionError" in page.notes.text and page.notes.visible
+
+
+def test_the_trust_region_fills_its_sides_as_runs_come(tmp_path):
+    page = open_page(TrustRegionPage, tmp_path)
+    assert [side.run for side in page.sides] == [None, None]
+    for variant, objective in (("spo", "spo"), ("ppo", "ppo-clip")):
+        run = write_sweep(tmp_path / "sweep", made=2, seeds=1) if variant == "spo" else tmp_path / "sweep"
+        write_cloud(run / "runs/Hill-v0" / variant / "1", 2, objective)
+    look_again(page)
+    assert [side.run.objective for side in page.sides] == ["spo", "ppo-clip"]
+    assert [len(side.cloud_source.data["ratio"]) for side in page.sides] == [200, 200]
+    page.choices[1].value = ""
+    look_again(page)
+    assert page.sides[1].run is None and page.sides[0].run is not None  # as it was chosen by hand
+    write_run(tmp_path / "other", made=2)
+    page.choices[1].value = "0/sweep/runs/Hill-v0/ppo/1"
+    assert page.sides[1].run.objective == "ppo-clip"
+
+
+@pytest.mark.parametrize("widths, bound", [((0.2, 0.2), [0.2, 0.2]), ((0.2, 0.3), [])])
+def test_a_width_that_all_runs_share_is_drawn_beside_their_deviation(tmp_path, widths, bound):
+    for number, width in enumerate(widths):
+        run = write_run(tmp_path / str(number), made=9)
+        config = (run / "config.json").read_text()
+        (run / "config.json").write_text(config.replace('"epsilon": 0.2', f'"epsilon": {width}'))
+    page = open_page(ComparePage, tmp_path)
+    plots = page.plots["Hill-v0"]
+    assert [list(source.data["y"]) for source in plots.bounds] == [[], bound]
+    page.metrics[0].value = "ratio_deviation"
+    assert list(plots.bounds[0].data["y"]) == bound
