@@ -1,5 +1,6 @@
 """What pages draw, as Bokeh's server hands it to browsers; test_watch_pages.py looks at it in one."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,21 @@ def test_two_pages_of_one_run_take_nothing_from_each_other(tmp_path):
             look_again(page)
         for page in pages[:2]:
             assert list(page.rows.data["iteration"]) == list(range(1, last + 1))
+
+
+def test_the_curves_of_a_run_that_is_deleted_stay(tmp_path):
+    run = write_run(tmp_path / "run", "running", made=3)
+    page = open_page(RunPage, tmp_path)
+    for log in ("metrics.jsonl", "episodes.jsonl"):
+        (run / log).unlink()
+        look_again(page)
+    shutil.rmtree(run)
+    look_again(page)
+    assert "may have been deleted" in page.notes.text or "There is no run yet" in page.notes.text
+    assert len(page.rows.data["iteration"]) == 3 and len(page.band.data["x"]) > 0 and "kl" in shown(page)
+    write_run(tmp_path / "run", "running", made=1)
+    look_again(page)
+    assert len(page.rows.data["iteration"]) == 1
 
 
 def test_what_failed_stays_on_the_page(tmp_path):

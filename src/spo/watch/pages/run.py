@@ -163,7 +163,8 @@ class RunPage(Page):
         self.show_notes([*run.problems, *history.problems.values(), *self._list_hints(run, history)])
         self.set_text(self.facts, self._draw_facts(run))
         self.set_text(self.settings, _draw_settings(run))
-        if self.drawn != history.version:
+        is_gone = bool(self.drawn) and not history.metrics.count  # of a run that is deleted the curves stay
+        if self.drawn != history.version and not is_gone:
             self.drawn = history.version
             self._send_rows(run, history)
             self._send_episodes(history)
