@@ -1,11 +1,13 @@
 """The answer of a sweep in words: who is ahead, by how much and how surely, and who left the bound on the ratio."""
 
-from collections import Counter
 from dataclasses import dataclass
 
 from spo.experiments.agreement import difference
 from spo.experiments.results import Result, Results
 from spo.runtime.formatting import plural, short, with_sign
+
+MOST_TASKS = 6
+"""Of how many tasks a sentence has the returns."""
 
 
 @dataclass(frozen=True)
@@ -66,15 +68,22 @@ def _describe_lead(results: Results, lead: Lead) -> str:
 
 
 def _count_leads(results: Results, leads: list[Lead]) -> str:
-    counts, sure = Counter(lead.first for lead in leads), Counter(lead.first for lead in leads if lead.is_sure)
-    parts = [
-        f"{results.plan.label(name)} has the highest return on {count} of {plural(len(leads), 'task')}"
-        f" ({sure[name]} of them by more than chance between the seeds)"
-        for name, count in counts.most_common()
-    ]
-    if all(lead.ends is None for lead in leads):
-        return "; ".join(part.partition(" (")[0] for part in parts) + ", with one seed each, so it may be chance."
-    return "; ".join(parts) + "."
+    """Who leads on how many tasks; of few tasks, with the returns."""
+    by_name: dict[str, list[Lead]] = {}
+    for lead in leads:
+        by_name.setdefault(lead.first, []).append(lead)
+    has_seeds, has_room = any(lead.ends for lead in leads), len(leads) <= MOST_TASKS
+    parts = []
+    for name, own in sorted(by_name.items(), key=lambda item: -len(item[1])):
+        words = f"{results.plan.label(name)} has the highest return on {len(own)} of {plural(len(leads), 'task')}"
+        returns = f" ({', '.join(map(_show_returns, own))})" if has_room else ""
+        sure = f", {sum(lead.is_sure for lead in own) or 'none'} of them by more than chance between the seeds"
+        parts.append(words + returns + (sure if has_seeds else ""))
+    return "; ".join(parts) + ("." if has_seeds else ", with one seed each, so it may be chance.")
+
+
+def _show_returns(lead: Lead) -> str:
+    return f"{lead.task} {short(lead.returns[0])} against {short(lead.returns[1])}"
 
 
 def _describe_alone(results: Results) -> str:

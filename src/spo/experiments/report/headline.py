@@ -1,6 +1,6 @@
 """What a reader wants to know first."""
 
-from spo.experiments.answer import answer
+from spo.experiments.answer import compare_returns, judge_deviations
 from spo.experiments.report.markup import Html, element
 from spo.experiments.results import Results
 
@@ -13,4 +13,6 @@ MEANING = (
 
 def headline(results: Results) -> Html:
     """The answer, and what the second measure means."""
-    return element("div", element("p", answer(results), class_="answer"), element("p", MEANING, class_="caption"))
+    sentences = filter(None, [compare_returns(results), judge_deviations(results)])
+    answers = [element("p", sentence, class_="answer") for sentence in sentences]
+    return element("div", *answers, element("p", MEANING, class_="caption"))
