@@ -20,8 +20,9 @@ LAYERS = [
     {"runs"},
     {"evaluation", "trainer"},
     {"algorithms", "rollout"},
-    {"models", "envs"},
+    {"envs"},
     {"config"},
+    {"models"},
     {"objectives", "spaces", "runtime", "errors", "integrations"},
 ]
 DEPTH = {name: depth for depth, layer in enumerate(LAYERS) for name in layer}

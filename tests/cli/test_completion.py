@@ -26,6 +26,7 @@ ASKED = [
     (["spo", "train", "CartP"], {"CartPole-v1"}),
     (["spo", "train", "X-v0", "--objective", "ppo-"], {"ppo-clip", "ppo-rb"}),
     (["spo", "train", "X-v0", "--preset", "cl"], {"classic"}),
+    (["spo", "train", "X-v0", "--encoder", "nat"], {"nature"}),
     (["spo", "train", "X-v0", "--learning-r"], {"--learning-rate"}),
     (["spo", "train", "X-v0", "--quiet", "--lr-s"], {"--lr-schedule"}),
     (["spo", "compare", "X-v0", "--objectives", "spo-ad"], {"spo-adaptive"}),

@@ -88,6 +88,12 @@ def _objectives() -> Iterable[str]:
     return OBJECTIVES
 
 
+def _encoders() -> Iterable[str]:
+    from spo.models.encoders import ENCODER_NAMES
+
+    return ENCODER_NAMES
+
+
 def _presets() -> Iterable[str]:
     from spo.config.sources import preset_names
 
@@ -110,6 +116,7 @@ _VALUES: dict[str, Callable[[], Iterable[str]]] = {
     "env": _environments,
     "objective": _objectives,
     "objectives": _objectives,
+    "encoder": _encoders,
     "preset": _presets,
     "suite": _suites,
 }

@@ -13,10 +13,20 @@ import tyro
 
 from spo.config import fields
 from spo.errors import ConfigError, suggest
+from spo.models.choose_distribution import FOR_BOX
+from spo.models.encoders import ENCODER_NAMES
+from spo.models.networks import ACTIVATIONS, LARGEST_LAYER, MOST_LAYERS
 from spo.objectives import OBJECTIVES, QUADRATIC_KL, SETTINGS, Objective, find_objective, settings_of
 
 OBJECTIVE_SETTINGS = {name: value for objective in OBJECTIVES.values() for name, value in objective.settings.items()}
 """The settings that belong to an objective rather than to the trainer, with some objective's default."""
+LAYERS = fields.Range(
+    f"up to {MOST_LAYERS} whole numbers from 1 to {LARGEST_LAYER}",
+    lambda sizes: len(sizes) <= MOST_LAYERS and all(1 <= size <= LARGEST_LAYER for size in sizes),
+)
+ENCODER = fields.Range(
+    f"one of {', '.join(ENCODER_NAMES)}, or package.module:Class", lambda name: name in ENCODER_NAMES or ":" in name
+)
 
 
 def make_objective_field(name: str) -> tuple[str, object, None]:
@@ -29,12 +39,15 @@ def make_objective_field(name: str) -> tuple[str, object, None]:
 
 
 if TYPE_CHECKING:
+    ActivationName = str
+    DistributionName = str
 
     @dataclass(frozen=True, kw_only=True)
     class ObjectiveSettings:
         """What the objective takes besides."""
 
 else:
+    ActivationName, DistributionName = Literal[*ACTIVATIONS], Literal["auto", *FOR_BOX]
     ObjectiveSettings = dataclasses.make_dataclass(
         "ObjectiveSettings", [make_objective_field(name) for name in OBJECTIVE_SETTINGS], frozen=True, kw_only=True
     )
@@ -55,7 +68,7 @@ class Essential:
     """The policy objective; `spo objectives` lists them."""
     envs: Annotated[int, fields.whole(1, 2**16)]
     """Environments stepped together."""
-    hidden: Annotated[fields.Numbers, fields.LAYERS]
+    hidden: Annotated[fields.Numbers, LAYERS]
     """Hidden layers of the policy; the paper's deep policy is 256 256 128 128 64 64."""
     learning_rate: Annotated[float, fields.ABOVE_ZERO]
     """Adam's step size at the start."""
@@ -121,13 +134,13 @@ class Learning:
 class Networks:
     """The networks besides --hidden."""
 
-    critic_hidden: Annotated[fields.Numbers, fields.LAYERS]
+    critic_hidden: Annotated[fields.Numbers, LAYERS]
     """Hidden layers of the value network, whatever --hidden is."""
-    activation: Literal["tanh", "relu", "elu", "silu"]
+    activation: ActivationName
     """Activation between layers."""
-    encoder: Annotated[str, fields.ENCODER]
-    """How images are read: auto (nature from 36 × 36 on, else small), small, nature, resnet18, mlp; or module:Class."""
-    distribution: Literal["auto", "gaussian", "gaussian-state", "squashed", "beta"] = "auto"
+    encoder: Annotated[str, ENCODER, tyro.conf.arg(metavar=f"{{{','.join(ENCODER_NAMES)}}}|MODULE:CLASS")]
+    """How images are read: auto is nature from 36 × 36 on, else small; mlp flattens them; or a class of your own."""
+    distribution: DistributionName = "auto"
     """How Box actions are drawn: auto is gaussian; gaussian-state has a deviation for every state; squashed, beta."""
     action_scale: Literal["auto", "off", "bounds"] = "auto"
     """Whether actions of ±1 are mapped to the bounds; auto does it where the bounds are far from ±1."""

@@ -11,11 +11,7 @@ import tyro
 
 from spo.errors import ConfigError
 
-LARGEST_LAYER, MOST_LAYERS = 2**20, 1000
-"""Of a network that a setting or a file may ask for."""
 MOST_ITERATIONS = 2**31 - 1
-ENCODER_NAMES = ("auto", "mlp", "small", "nature", "resnet18")
-"""What reads images: `auto` chooses by their size, `mlp` flattens them. Else it is package.module:Class."""
 SUFFIXES = {"k": 10**3, "K": 10**3, "m": 10**6, "M": 10**6, "b": 10**9, "B": 10**9}
 UNSET = "–"
 NAMES_ELSEWHERE = {
@@ -80,17 +76,9 @@ COUNT, COUNT_OR_ZERO = whole(1, MOST_ITERATIONS), whole(0, MOST_ITERATIONS)
 CORES = Range(
     f"{whole(1, os.cpu_count() or 1).words} (the cores of this machine)", whole(1, os.cpu_count() or 1).accepts
 )
-LAYERS = Range(
-    f"up to {MOST_LAYERS} whole numbers from 1 to {LARGEST_LAYER}",
-    lambda sizes: len(sizes) <= MOST_LAYERS and all(1 <= size <= LARGEST_LAYER for size in sizes),
-)
 ITERATIONS = Range(
     f"whole numbers from 1 to {MOST_ITERATIONS}",
     lambda numbers: all(1 <= number <= MOST_ITERATIONS for number in numbers),
-)
-
-ENCODER = Range(
-    f"one of {', '.join(ENCODER_NAMES)}, or package.module:Class", lambda name: name in ENCODER_NAMES or ":" in name
 )
 
 

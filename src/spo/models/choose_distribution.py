@@ -9,15 +9,8 @@ from spo.errors import ConfigError
 from spo.models.box_distributions import Beta, Squashed, StateGaussian
 from spo.models.distributions import Bernoulli, Categorical, Distribution, Gaussian
 
-DISTRIBUTIONS = {
-    "gaussian": Gaussian,
-    "gaussian-state": StateGaussian,
-    "squashed": Squashed,
-    "beta": Beta,
-    "categorical": Categorical,
-    "bernoulli": Bernoulli,
-}
-FOR_BOX = ("gaussian", "gaussian-state", "squashed", "beta")
+FOR_BOX = {"gaussian": Gaussian, "gaussian-state": StateGaussian, "squashed": Squashed, "beta": Beta}
+DISTRIBUTIONS = {**FOR_BOX, "categorical": Categorical, "bernoulli": Bernoulli}
 WITHIN_BOUNDS = ("squashed", "beta")
 """Distributions that reach every action within the bounds by themselves, and no other."""
 ACTION_SCALES = ("off", "bounds")
@@ -28,7 +21,7 @@ FARTHEST, LEAST_INSIDE = 5.0, 0.2
 def names_for(space: gym.Space) -> tuple[str, ...]:
     """Return the names of the distributions that fit an action space; the first is taken unless another is asked."""
     if isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.floating):
-        return FOR_BOX
+        return tuple(FOR_BOX)
     if isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
         return ("categorical",)
     if isinstance(space, gym.spaces.MultiBinary):

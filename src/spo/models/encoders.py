@@ -71,6 +71,8 @@ def resnet18(image: Image, generator: torch.Generator) -> nn.Sequential:
 
 ENCODERS = {"small": (small, 128), "nature": (nature, 512), "resnet18": (resnet18, 512)}
 """What reads an image, by name, and how many features it gives."""
+ENCODER_NAMES = ("auto", "mlp", *ENCODERS)
+"""What a setting or a file may name: `auto` chooses by the image's size, `mlp` flattens it."""
 
 
 def encoder_for(image: Image, encoder: str) -> str:
@@ -80,9 +82,8 @@ def encoder_for(image: Image, encoder: str) -> str:
         return "nature" if fits_nature else "small"
     if encoder == "nature" and not fits_nature:
         size = f"{image.shape[1]} × {image.shape[2]}"
-        raise SpoError(
-            f"--encoder nature needs images of at least 36 × 36, these have {size}; accepted: small, resnet18"
-        )
+        accepted = ", ".join(name for name in ENCODERS if name != "nature")
+        raise SpoError(f"--encoder nature needs images of at least 36 × 36, these have {size}; accepted: {accepted}")
     return encoder
 
 

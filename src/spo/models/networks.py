@@ -19,6 +19,8 @@ ACTIVATIONS: dict[str, tuple[type[nn.Module], Callable]] = {
     "silu": (nn.SiLU, lambda x: x / (1 + np.exp(-x))),
 }
 """Each activation twice: for learning in torch, and for acting in NumPy."""
+LARGEST_LAYER, MOST_LAYERS = 2**20, 1000
+"""Of a network that a setting or a file may ask for."""
 LARGEST_NETWORK = 2**27
 """Parameters. A checkpoint holds them three times, and has to stay below `rundir.LARGEST_FILE`."""
 
