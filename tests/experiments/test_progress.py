@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from rich.console import Console
 
-from spo.experiments.console import progress, progress_line, progress_table
+from spo.experiments.console import fold, progress, progress_line, progress_table
 from spo.experiments.plan import Cell
 
 CELL = Cell("HalfCheetah-v4", "ppo-clip", 1)
@@ -31,3 +31,13 @@ def test_a_log_labels_every_number():
     told = "204,800 of 1,000,000 steps, 10,000 steps/s, 1:20 left, return 1234.6, ratio deviation 0.0732"
     assert progress_line(progress(make_sweep(ROW), CELL)) == told
     assert progress_line(progress(make_sweep(None), CELL)) == "starting"
+
+
+def test_words_break_between_words_on_a_terminal_alone(monkeypatch):
+    text = "SPO has the highest return on 2 of 2 tasks; runs/ are in runs/compare-HalfCheetah-v4-with-a-long-name"
+    assert fold(text) == text
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "30")
+    lines = fold(text).splitlines()
+    assert " ".join(lines) == text and all(len(line) <= 30 for line in lines[:-1])
+    assert lines[-1] == "runs/compare-HalfCheetah-v4-with-a-long-name"

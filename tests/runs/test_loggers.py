@@ -121,6 +121,15 @@ def test_the_live_line_shows_what_matters_in_80_columns():
         assert words in line[:80]
 
 
+def test_the_live_line_leaves_out_what_does_not_fit_whole():
+    logger, row = ProgressLogger(10_000_000), ROW | {"env_steps": 1_024_000, "wall_time": 105.0, "epsilon": 0.2}
+    whole = logger._line(row)
+    assert logger._line(row, len(whole)) == whole
+    for width in range(len("return –"), len(whole)):
+        line = logger._line(row, width)
+        assert len(line) <= width and whole.startswith(f"{line} · ")
+
+
 def test_no_episode_means_no_mean(tmp_path):
     notes = Notebook()
     settings = {"preset": "classic", "envs": 2, "horizon": 32, "steps": 64, "quiet": True}

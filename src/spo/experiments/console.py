@@ -1,6 +1,7 @@
 """A sweep on the terminal: its plan, its progress, its results."""
 
 import sys
+import textwrap
 import time
 import warnings
 from pathlib import Path
@@ -25,6 +26,14 @@ SPARK = 10
 """Letters of a spark line."""
 SHORT = "* so few episodes ended there that the last 8 were taken"
 SECONDS_BETWEEN_TABLES = 2.0
+
+
+def fold(text: str) -> str:
+    """Break lines between words on a terminal, and nowhere else: a log may be searched."""
+    if not sys.stdout.isatty():
+        return text
+    width = Console().width
+    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
 
 
 def print_missing(results: Results) -> None:

@@ -140,13 +140,13 @@ class ProgressLogger:
     def write(self, row: Row, episodes: list[Row]) -> None:
         self.returns.extend(episode["return"] for episode in episodes)
         self.evaluation = row.get("eval_return_mean", self.evaluation)
-        line = self._line(row)
         if self.live:
             self.live.start()  # once is enough, and before the first row there is nothing to show
+            line = self._line(row, self.live.console.width)
             self.live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
         elif time.monotonic() - self.last_line > self.SECONDS_BETWEEN_LINES:
             self.last_line = time.monotonic()
-            print(line, file=sys.stderr, flush=True)
+            print(self._line(row), file=sys.stderr, flush=True)
 
     def rewind(self, rows: list[Row], episodes: list[Row]) -> None:
         self.returns.extend(episode["return"] for episode in episodes)
@@ -155,7 +155,8 @@ class ProgressLogger:
         if self.live:
             self.live.stop()
 
-    def _line(self, row: Row) -> str:
+    def _line(self, row: Row, width: int | None = None) -> str:
+        """The parts that fit, whole: half a number is a wrong one."""
         steps, speed = row["env_steps"], row["env_steps"] / row["wall_time"]
         parts = [
             f"return {sum(self.returns) / len(self.returns):.1f}" if self.returns else "return –",
@@ -167,6 +168,8 @@ class ProgressLogger:
         ]
         parts += [f"evaluation {self.evaluation:.1f}"] if self.evaluation is not None else []
         parts += [f"ε {row['epsilon']:.3g}"] if "epsilon" in row else []
+        while width and len(parts) > 1 and len(" · ".join(parts)) > width:
+            parts.pop()
         return " · ".join(parts)
 
 
