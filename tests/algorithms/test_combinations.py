@@ -121,7 +121,7 @@ def test_the_registry_knows_which_objectives_are_parabolas_beyond_the_bound(name
     ids=str,
 )
 def test_a_rate_that_would_climb_to_its_cap_is_told_when_the_run_starts(settings, is_told, capsys):
-    announce(make_config("Pendulum-v1", **TINY | {"lr_schedule": "adaptive-kl"} | settings), "choices")
+    announce(make_config("Pendulum-v1", **TINY | {"lr_schedule": "adaptive-kl"} | settings))
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2 + is_told
     if is_told:
