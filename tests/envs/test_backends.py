@@ -264,7 +264,7 @@ def children() -> set[str]:
 
 
 DEEDS = {
-    "raise": r"raised RuntimeError: gearbox broke .its step 5",
+    "raise": r"raised RuntimeError: gearbox broke .its step 5. .line \d+ of .*test_backends.py, in step.",
     "exit": r"ended its worker process with code 7 .its step 5",
     "kill": r"ended its worker process with code -9 .its step 5",
     "hang": r"did not answer within 2 s .its step 5",

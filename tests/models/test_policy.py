@@ -7,6 +7,7 @@ import pytest
 from spo.errors import SpoError
 from spo.models.normalization import ObservationNormalizer
 from spo.models.policy import Policy, PolicySpec
+from spo.models.space_descriptions import DTYPES, describe_space, space_from
 
 DICT = gym.spaces.Dict({"camera": gym.spaces.Box(0, 255, (12, 12, 3), np.uint8), "speed": gym.spaces.Box(-1, 1, (4,))})
 TUPLE = gym.spaces.Tuple([gym.spaces.Box(-1, 1, (4,)), gym.spaces.Discrete(3)])
@@ -68,3 +69,13 @@ def test_a_policy_says_what_it_is():
     told = repr(make_policy(gym.spaces.Box(-1, 1, (4,))))
     assert told.startswith("Policy(env Some-v0, objective spo, observation Box(-1.0, 1.0, (4,), float32)")
     assert "action Discrete(3)" in told and told.endswith("116 parameters)")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_described_box_has_the_bounds_of_its_type(dtype):
+    """Those of byte images are then the environment's own."""
+    ends = (0, 1) if dtype == "bool" else (-np.inf, np.inf)
+    if np.issubdtype(dtype, np.integer):
+        ends = np.iinfo(dtype).min, np.iinfo(dtype).max
+    space = gym.spaces.Box(*ends, (2, 3), np.dtype(dtype))
+    assert space_from(describe_space(space)) == space

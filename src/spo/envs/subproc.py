@@ -19,7 +19,7 @@ from spo.envs import Step, VecEnvBase
 from spo.envs.make import MakeEnv, is_of_gymnasium
 from spo.envs.sync import SyncVecEnv
 from spo.envs.watchdog import tick_of
-from spo.errors import EnvError, SpoError
+from spo.errors import EnvError, SpoError, place_of
 
 SECONDS_TO_CLOSE = 2.0
 SECONDS_TO_START = 120.0
@@ -199,7 +199,8 @@ def worker_context(connection: Connection, parent: int) -> Iterator[None]:
     try:
         yield
     except SpoError as refusal:
-        connection.send(("refusal", str(refusal)))
+        # With the place in the user's code: a traceback cannot be sent.
+        connection.send(("refusal", f"{refusal}{place_of(refusal.__cause__)}"))
     except (EOFError, OSError):
         pass
 

@@ -27,7 +27,7 @@ def describe_space(space: gym.Space) -> dict[str, object]:
 
 
 def space_from(described: dict) -> gym.Space:
-    """The space of a description, if it is of a size that can be; a Box is without its bounds."""
+    """The space of a description, if it is of a size that can be; a Box has those of its type."""
     sizes = [_described_size(leaf) for leaf in _described_leaves(described)]
     if len(sizes) > MOST_PARTS or min(sizes, default=0) < 0 or sum(sizes) > LARGEST_OBSERVATION:
         raise ValueError(f"a space of {len(sizes):,} parts and {sum(sizes):,} numbers is not accepted")
@@ -71,5 +71,11 @@ def _make_space(described: dict) -> gym.Space:
         return gym.spaces.Tuple([_make_space(part) for part in described["spaces"]])
     if kind != "Box" or described["dtype"] not in DTYPES:
         raise ValueError(f"space {kind!r} of {described.get('dtype')!r} is unknown")
-    low, high = (-np.inf, np.inf) if described["dtype"] in FLOATS else (0, 1)
-    return gym.spaces.Box(low, high, tuple(described["shape"]), np.dtype(described["dtype"]))
+    return gym.spaces.Box(*_widest(described["dtype"]), tuple(described["shape"]), np.dtype(described["dtype"]))
+
+
+def _widest(dtype: str) -> tuple[float, float]:
+    """The bounds of a type, which are those of byte images too."""
+    if dtype in FLOATS:
+        return -np.inf, np.inf
+    return (0, 1) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
