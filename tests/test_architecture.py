@@ -38,6 +38,8 @@ EXPERIMENTS = [
     {"plan", "statistics"},
 ]
 READ_WITHOUT_TORCH = (
+    "spo.models.choose_distribution",
+    "spo.models.image_encoders",
     "spo.runs.directory",
     "spo.runs.summary",
     "spo.runs.checkpoint",

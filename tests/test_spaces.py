@@ -11,7 +11,7 @@ from probes import Catch, Masked, Spaces, iterate, training
 from spo.algorithms.batch import example_batch
 from spo.errors import SpoError
 from spo.evaluation import evaluate_policy
-from spo.models.encoders import resnet18
+from spo.models.image_encoders import resnet18
 from spo.models.policy_files import load_policy, save_policy
 from spo.objectives import OBJECTIVES
 from spo.spaces import Image, ObservationLayout

@@ -9,7 +9,7 @@ import torch
 
 import spo
 from spo.errors import ConfigError, SpoError
-from spo.models.encoders import ENCODERS
+from spo.models.image_encoders import ENCODERS
 
 MODULE = textwrap.dedent("""
     import torch

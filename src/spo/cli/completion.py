@@ -89,7 +89,7 @@ def _objectives() -> Iterable[str]:
 
 
 def _encoders() -> Iterable[str]:
-    from spo.models.encoders import ENCODER_NAMES
+    from spo.models.image_encoders import ENCODER_NAMES
 
     return ENCODER_NAMES
 

@@ -13,9 +13,9 @@ import tyro
 
 from spo.config import fields
 from spo.errors import ConfigError, suggest
+from spo.models import LARGEST_LAYER, MOST_LAYERS
 from spo.models.choose_distribution import FOR_BOX
-from spo.models.encoders import ENCODER_NAMES
-from spo.models.networks import ACTIVATIONS, LARGEST_LAYER, MOST_LAYERS
+from spo.models.image_encoders import ENCODER_NAMES
 from spo.objectives import OBJECTIVES, QUADRATIC_KL, SETTINGS, Objective, find_objective, settings_of
 
 OBJECTIVE_SETTINGS = {name: value for objective in OBJECTIVES.values() for name, value in objective.settings.items()}
@@ -39,7 +39,6 @@ def make_objective_field(name: str) -> tuple[str, object, None]:
 
 
 if TYPE_CHECKING:
-    ActivationName = str
     DistributionName = str
 
     @dataclass(frozen=True, kw_only=True)
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
         """What the objective takes besides."""
 
 else:
-    ActivationName, DistributionName = Literal[*ACTIVATIONS], Literal["auto", *FOR_BOX]
+    DistributionName = Literal["auto", *FOR_BOX]
     ObjectiveSettings = dataclasses.make_dataclass(
         "ObjectiveSettings", [make_objective_field(name) for name in OBJECTIVE_SETTINGS], frozen=True, kw_only=True
     )
@@ -136,7 +135,7 @@ class Networks:
 
     critic_hidden: Annotated[fields.Numbers, LAYERS]
     """Hidden layers of the value network, whatever --hidden is."""
-    activation: ActivationName
+    activation: Literal["tanh", "relu", "elu", "silu"]
     """Activation between layers."""
     encoder: Annotated[str, ENCODER, tyro.conf.arg(metavar=f"{{{','.join(ENCODER_NAMES)}}}|MODULE:CLASS")]
     """How images are read: auto is nature from 36 × 36 on, else small; mlp flattens them; or a class of your own."""

@@ -1,16 +1,25 @@
 """Which distribution an action space gets, and in which unit its actions are learned."""
 
 import math
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 import gymnasium as gym
 import numpy as np
 
 from spo.errors import ConfigError
-from spo.models.box_distributions import Beta, Squashed, StateGaussian
-from spo.models.distributions import Bernoulli, Categorical, Distribution, Gaussian
 
-FOR_BOX = {"gaussian": Gaussian, "gaussian-state": StateGaussian, "squashed": Squashed, "beta": Beta}
-DISTRIBUTIONS = {**FOR_BOX, "categorical": Categorical, "bernoulli": Bernoulli}
+if TYPE_CHECKING:
+    from spo.models.distributions import Distribution
+
+FOR_BOX = {
+    "gaussian": "distributions:Gaussian",
+    "gaussian-state": "box_distributions:StateGaussian",
+    "squashed": "box_distributions:Squashed",
+    "beta": "box_distributions:Beta",
+}
+DISTRIBUTIONS = {**FOR_BOX, "categorical": "distributions:Categorical", "bernoulli": "distributions:Bernoulli"}
+"""The classes by name, imported when one is made: they need torch, and settings only their names."""
 WITHIN_BOUNDS = ("squashed", "beta")
 """Distributions that reach every action within the bounds by themselves, and no other."""
 ACTION_SCALES = ("off", "bounds")
@@ -38,12 +47,13 @@ def resolve_distribution(space: gym.Space, name: str) -> str:
     return fitting[0] if name == "auto" else name
 
 
-def distribution_for(space: gym.Space, name: str = "auto", action_scale: str = "off") -> Distribution:
+def distribution_for(space: gym.Space, name: str = "auto", action_scale: str = "off") -> "Distribution":
     """Return the distribution of that name over an action space."""
     name = resolve_distribution(space, name)
-    if name in FOR_BOX and name not in WITHIN_BOUNDS:
-        return DISTRIBUTIONS[name](space, action_scale == "bounds")
-    return DISTRIBUTIONS[name](space)
+    module, _, kind = DISTRIBUTIONS[name].partition(":")
+    make = getattr(import_module(f"spo.models.{module}"), kind)
+    is_scalable = name in FOR_BOX and name not in WITHIN_BOUNDS
+    return make(space, action_scale == "bounds") if is_scalable else make(space)
 
 
 def resolve_action_scale(space: gym.Space, distribution: str, asked: str) -> str:

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from spo.models.cpu_convolutions import ByteConv2d
 from spo.models.distributions import Distribution
-from spo.models.encoders import make_encoder, orthogonal
+from spo.models.encoders import make_encoder
+from spo.models.layers import orthogonal
 from spo.spaces import ObservationLayout
 
 ACTIVATIONS: dict[str, tuple[type[nn.Module], Callable]] = {
@@ -19,8 +20,6 @@ ACTIVATIONS: dict[str, tuple[type[nn.Module], Callable]] = {
     "silu": (nn.SiLU, lambda x: x / (1 + np.exp(-x))),
 }
 """Each activation twice: for learning in torch, and for acting in NumPy."""
-LARGEST_LAYER, MOST_LAYERS = 2**20, 1000
-"""Of a network that a setting or a file may ask for."""
 LARGEST_NETWORK = 2**27
 """Parameters. A checkpoint holds them three times, and has to stay below `rundir.LARGEST_FILE`."""
 

@@ -11,11 +11,12 @@ import numpy as np
 import torch
 
 from spo.errors import SpoError
+from spo.models import LARGEST_LAYER, MOST_LAYERS
 from spo.models.actors import actor_for
 from spo.models.choose_distribution import ACTION_SCALES, DISTRIBUTIONS, distribution_for
 from spo.models.distributions import Distribution
-from spo.models.encoders import ENCODER_NAMES
-from spo.models.networks import ACTIVATIONS, LARGEST_LAYER, LARGEST_NETWORK, MOST_LAYERS, ActorCritic
+from spo.models.image_encoders import ENCODER_NAMES
+from spo.models.networks import ACTIVATIONS, LARGEST_NETWORK, ActorCritic
 from spo.models.normalization import ObservationNormalizer
 from spo.models.space_descriptions import describe_space, space_from
 from spo.runtime.seeding import generator
