@@ -145,6 +145,6 @@ def test_images_are_prepared_once_for_all_epochs():
     run = training(lambda: Spaces(gym.spaces.Box(0, 255, (4, 84, 84), np.uint8), gym.spaces.Discrete(3)), **SMALL)
     epochs, seen = run.update.epochs, []
     step = epochs.step
-    epochs.step = lambda *arguments: seen.append(arguments[5]["observation"]) or step(*arguments)
+    epochs.step = lambda *arguments: seen.append(arguments[5].observation) or step(*arguments)
     run.iterate()
     assert len(seen) == SMALL["epochs"] * SMALL["minibatches"] and all(images.ndim == 3 for images in seen)

@@ -74,13 +74,13 @@ class Problem:
             torch.from_numpy(draw.standard_normal(shape, dtype=np.float32))
             for shape in ((samples, STATE_SIZE), samples)
         )
-        old = parameters.call(parameters.vector, state, part="params")
+        old = parameters.call(parameters.vector, state, part="dist_params")
         action = torch.from_numpy(distribution.sample(old.numpy(), distribution.noise(draw, (samples,))))
         old_log_prob = distribution.log_prob(old, action)
         return cls(parameters, distribution, state, action, old_log_prob, normalize(advantage, advantage))
 
     def log_ratio(self, vector: Tensor) -> Tensor:
-        params = self.parameters.call(vector, self.state, part="params")
+        params = self.parameters.call(vector, self.state, part="dist_params")
         return self.distribution.log_prob(params, self.action) - self.old_log_prob
 
     def measure(self, log_ratio: Tensor) -> dict[str, float]:
