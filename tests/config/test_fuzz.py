@@ -128,7 +128,8 @@ def shell(tmp_path, monkeypatch, finished):
     monkeypatch.setattr("spo.runs.evaluate.evaluate_policy", lambda policy, make_env, *_: (make_env().close(), reach()))
     monkeypatch.setattr("spo.experiments.run_sweep.Local", reach)
     monkeypatch.setattr(
-        "spo.experiments.figure_data.objective_curves.objective_curves", lambda: {"curves": {"spo": {}}}
+        "spo.experiments.figure_data.objective_curves.objective_curves",
+        lambda: types.SimpleNamespace(curves={"spo": {}}),
     )
     monkeypatch.setattr("spo.experiments.figures.objectives.draw_objectives", lambda *_: Drawing())
     monkeypatch.setattr("spo.theory.command.all_findings", reach)

@@ -15,6 +15,7 @@ from spo.errors import SpoError
 from spo.experiments.figure_data import one_batch
 from spo.experiments.figure_data.objective_curves import (
     SIGMAS,
+    GradientPoints,
     gradient_points,
     kl_of_ratio,
     objective_curve,
@@ -274,18 +275,18 @@ def test_a_file_that_holds_no_ratios(tmp_path, content, sentence):
 
 def test_ppo_leaves_samples_beyond_the_bound_and_spo_none():
     data = gradient_points()
-    ratio, advantage, epsilon = np.array(data["ratio"]), np.array(data["advantage"]), data["epsilon"]
+    ratio, advantage, epsilon = np.array(data.ratio), np.array(data.advantage), data.epsilon
     has_improved_enough = (ratio - 1) * np.sign(advantage) > epsilon
-    np.testing.assert_array_equal(np.array(data["slope"]["ppo-clip"]) == 0, has_improved_enough)
+    np.testing.assert_array_equal(np.array(data.slope["ppo-clip"]) == 0, has_improved_enough)
     assert 0.2 < has_improved_enough.mean() < 0.4
     towards_the_bound = np.sign(1 + np.sign(advantage) * epsilon - ratio)
-    np.testing.assert_array_equal(np.sign(data["slope"]["spo"]), towards_the_bound)
+    np.testing.assert_array_equal(np.sign(data.slope["spo"]), towards_the_bound)
 
 
 def test_figure_3(tmp_path):
     assert len(drawn_twice("fig3", tmp_path)["svg"]) < 500_000
-    samples = {"epsilon": 0.2, "ratio": [0.9, 1.3, 1.4], "advantage": [1.0, 1.0, -1.0]}
-    figure = draw_gradients(samples | {"slope": {"ppo-clip": [1.0, 0.0, -1.0]}})
+    slope = {"ppo-clip": [1.0, 0.0, -1.0]}
+    figure = draw_gradients(GradientPoints(0.2, ratio=[0.9, 1.3, 1.4], advantage=[1.0, 1.0, -1.0], slope=slope))
     (axis,) = figure.axes
     assert axis.get_title() == "PPO-Clip: 1 of 3 without gradient"
     lines = {line.get_label(): list(line.get_xdata()) for line in axis.lines}
@@ -297,15 +298,15 @@ def test_figure_3(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def optimized() -> dict:
+def optimized() -> one_batch.OneBatch:
     return one_batch.one_batch_curves(seeds=1)
 
 
 def test_what_figure_7_shows(optimized):
     """As the paper says: PPO is best at the surrogate and lets the ratios go; SPO beats the simple one."""
-    surrogate = {name: np.array(curves["surrogate"][0]) for name, curves in optimized["curves"].items()}
-    deviation = {name: np.array(curves["ratio_deviation"][0]) for name, curves in optimized["curves"].items()}
-    epsilon = optimized["epsilon"]
+    surrogate = {name: np.array(curves.surrogate[0]) for name, curves in optimized.curves.items()}
+    deviation = {name: np.array(curves.ratio_deviation[0]) for name, curves in optimized.curves.items()}
+    epsilon = optimized.epsilon
     assert deviation["ppo-clip"][-1] > 2 * epsilon
     assert deviation["spo"].max() < epsilon and deviation["simple"].max() < epsilon
     assert (surrogate["ppo-clip"][2:] > surrogate["spo"][2:]).all()  # at r = 1 both take the same step
@@ -318,11 +319,11 @@ def test_a_few_samples_all_reach_their_bound():
     """Where the network can give each sample its ratio: mean|r − 1| = ε and mean(r·A) = ε·mean|A|, as A has mean 0."""
     data = one_batch.one_batch_curves(names=("spo", "simple"), seeds=1, steps=150, samples=32)
     best = 0.2 * one_batch.Problem.draw(1, 32).advantage.abs().mean().item()
-    for curves in data["curves"].values():
-        assert curves["surrogate"][0][0] == pytest.approx(0, abs=1e-6) and curves["ratio_deviation"][0][0] == 0
-        assert curves["surrogate"][0][-1] == pytest.approx(best, abs=2e-3)
-        assert curves["ratio_deviation"][0][-1] == pytest.approx(0.2, abs=4e-3)
-        assert len(curves["surrogate"][0]) == 151
+    for curves in data.curves.values():
+        assert curves.surrogate[0][0] == pytest.approx(0, abs=1e-6) and curves.ratio_deviation[0][0] == 0
+        assert curves.surrogate[0][-1] == pytest.approx(best, abs=2e-3)
+        assert curves.ratio_deviation[0][-1] == pytest.approx(0.2, abs=4e-3)
+        assert len(curves.surrogate[0]) == 151
     assert data == one_batch.one_batch_curves(names=("spo", "simple"), seeds=1, steps=150, samples=32)
 
 
@@ -338,8 +339,8 @@ def test_the_number_of_threads_is_given_back():
 
 
 def test_figure_7(tmp_path, monkeypatch):
-    curves = {"surrogate": [[0.0, 1.0], [0.0, 3.0]], "ratio_deviation": [[0.0, 0.1], [0.0, 0.2]]}
-    data = {"epsilon": 0.25, "curves": {"spo": curves, "simple": curves}}
+    curves = one_batch.BatchCurves(surrogate=[[0.0, 1.0], [0.0, 3.0]], ratio_deviation=[[0.0, 0.1], [0.0, 0.2]])
+    data = one_batch.OneBatch(0.25, {"spo": curves, "simple": curves})
     monkeypatch.setattr(one_batch, "one_batch_curves", lambda: data)
     drawn_twice("fig7", tmp_path)
     figure = draw_one_batch(data)

@@ -1,6 +1,8 @@
 """The objectives as curves over the ratio, for figures that draw them without torch."""
 
 import math
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -16,6 +18,33 @@ STRIDES = (0.7548776662466927, 0.5698402909980532)
 """Powers of 1/x with x³ = x + 1: multiples of them, modulo 1, fill a square more evenly than random draws."""
 
 
+class Curve(NamedTuple):
+    """An objective and its slope, sample by sample."""
+
+    f: list[float]
+    slope: list[float]
+
+
+@dataclass(frozen=True)
+class ObjectiveCurves:
+    """Every objective over the same ratios."""
+
+    ratios: list[float]
+    curves: dict[str, dict[float, Curve]]  # by objective and advantage
+    bounds: dict[str, float | None]  # epsilon, where the objective has one
+    shown: dict[str, dict[str, float]]  # settings that are not the defaults
+
+
+@dataclass(frozen=True)
+class GradientPoints:
+    """Samples, and the slope of each under some objectives."""
+
+    epsilon: float
+    ratio: list[float]
+    advantage: list[float]
+    slope: dict[str, list[float]]  # by objective
+
+
 def kl_of_ratio(ratio: torch.Tensor) -> torch.Tensor:
     """KL between two Gaussians of equal width whose mean moved just so far that the action's ratio is r.
 
@@ -26,16 +55,12 @@ def kl_of_ratio(ratio: torch.Tensor) -> torch.Tensor:
     return move.square() / 2
 
 
-def objective_curve(
-    objective: Objective, advantage: float, ratios: list[float], **settings: float
-) -> tuple[list[float], list[float]]:
+def objective_curve(objective: Objective, advantage: float, ratios: list[float], **settings: float) -> Curve:
     """f and df/dr over the ratios, for samples of one advantage."""
     return objective_at(objective, ratios, [advantage] * len(ratios), **settings)
 
 
-def objective_at(
-    objective: Objective, ratios: list[float], advantages: list[float], **settings: float
-) -> tuple[list[float], list[float]]:
+def objective_at(objective: Objective, ratios: list[float], advantages: list[float], **settings: float) -> Curve:
     """f and df/dr of each sample: KL terms move with the ratio, a successor stays at r′ = 1 with A′ = A.
 
     The old probability is the same everywhere.
@@ -56,10 +81,10 @@ def objective_at(
     }
     f = objective.function(*(data[name] for name in objective.inputs), **settings)
     (slope,) = torch.autograd.grad(f.sum(), ratio)
-    return f.tolist(), slope.tolist()
+    return Curve(f.tolist(), slope.tolist())
 
 
-def objective_curves(points: int = 401) -> dict:
+def objective_curves(points: int = 401) -> ObjectiveCurves:
     """All objectives that are a loss, for A = ±1, over ratios from 0.02 to 2.5 in equal steps."""
     largest = min(2.5, math.exp(SIGMAS**2 / 2) * 0.99)
     ratios = [0.02 + (largest - 0.02) * i / (points - 1) for i in range(points)]
@@ -71,17 +96,12 @@ def objective_curves(points: int = 401) -> dict:
         for name, objective in losses.items()
     }
     bounds = {name: objective.settings.get("epsilon") for name, objective in losses.items()}
-    return {"ratios": ratios, "curves": curves, "bounds": bounds, "shown": SHOWN}
+    return ObjectiveCurves(ratios, curves, bounds, SHOWN)
 
 
-def gradient_points(names: tuple[str, ...] = ("ppo-clip", "spo"), points: int = 110) -> dict:
+def gradient_points(names: tuple[str, ...] = ("ppo-clip", "spo"), points: int = 110) -> GradientPoints:
     """Samples spread evenly over a window of ratio and advantage, and df/dr of each under the named objectives."""
     spread = [((0.5 + i * STRIDES[0]) % 1, (0.5 + i * STRIDES[1]) % 1) for i in range(1, points + 1)]
     ratios, advantages = [0.45 + 1.1 * x for x, _ in spread], [4 * y - 2 for _, y in spread]
-    slopes = {name: objective_at(OBJECTIVES[name], ratios, advantages)[1] for name in names}
-    return {
-        "epsilon": OBJECTIVES[names[0]].settings["epsilon"],
-        "ratio": ratios,
-        "advantage": advantages,
-        "slope": slopes,
-    }
+    slopes = {name: objective_at(OBJECTIVES[name], ratios, advantages).slope for name in names}
+    return GradientPoints(OBJECTIVES[names[0]].settings["epsilon"], ratios, advantages, slopes)

@@ -32,14 +32,32 @@ HIDDEN = (32, 32)
 LEARNING_RATE, ADAM_EPS, EPSILON = 3e-3, 1e-8, 0.2
 
 
-def one_batch_curves(names: tuple[str, ...] = NAMES, seeds: int = 5, steps: int = 300, samples: int = SAMPLES) -> dict:
+@dataclass(frozen=True)
+class BatchCurves:
+    """What one objective does: a list of numbers over the steps for each seed."""
+
+    surrogate: list[list[float]]
+    ratio_deviation: list[list[float]]
+
+
+@dataclass(frozen=True)
+class OneBatch:
+    """What objectives with this bound do, by name."""
+
+    epsilon: float
+    curves: dict[str, BatchCurves]
+
+
+def one_batch_curves(
+    names: tuple[str, ...] = NAMES, seeds: int = 5, steps: int = 300, samples: int = SAMPLES
+) -> OneBatch:
     """For each objective and seed mean(r·A) and mean|r − 1| after 0, 1, … steps, on the same batch."""
     curves = {}
     with one_thread():
         for name in names:
             runs = [optimize(OBJECTIVES[name], Problem.draw(seed, samples), steps) for seed in range(1, seeds + 1)]
-            curves[name] = {key: [[row[key] for row in rows] for rows in runs] for key in runs[0][0]}
-    return {"epsilon": EPSILON, "curves": curves}
+            curves[name] = BatchCurves(**{key: [[row[key] for row in rows] for rows in runs] for key in runs[0][0]})
+    return OneBatch(EPSILON, curves)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ the authors drew it.
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from spo.experiments.figure_data.recorded_ratios import RecordedRatios, follow_c
 from spo.experiments.figures.arguments import FigureArguments
 from spo.experiments.figures.style import NEGATIVE, POSITIVE, TITLE, pyplot, save, style_of
 from spo.runtime.seeding import generator
+
+if TYPE_CHECKING:
+    from spo.experiments.figure_data.objective_curves import ObjectiveCurves
 
 MOST_POINTS = 1000
 """Of one epoch: enough to see the cloud, and few enough for a small file."""
@@ -35,7 +39,7 @@ def make(arguments: FigureArguments) -> list[Path]:
     return save(draw_ratios(objective_curves(), recorded, draw), name, arguments.out)
 
 
-def draw_ratios(curves: dict, recorded: list[RecordedRatios], draw: Callable):
+def draw_ratios(curves: "ObjectiveCurves", recorded: list[RecordedRatios], draw: Callable):
     """Left f over r for both signs of A; right, for each run, its ratios over the epochs, coloured by advantage."""
     runs = [f"run {i}" for i in range(len(recorded))]
     figure, axes = pyplot().subplot_mosaic(
@@ -57,12 +61,12 @@ def draw_ratios(curves: dict, recorded: list[RecordedRatios], draw: Callable):
     return figure
 
 
-def _draw_losses(axis, curves: dict, sign: float) -> None:
+def _draw_losses(axis, curves: "ObjectiveCurves", sign: float) -> None:
     for name in ("ppo-clip", "spo"):
-        style, f = style_of(name), curves["curves"][name][sign][0]
-        axis.plot(curves["ratios"], f, color=style.colour, linestyle=style.line, linewidth=1.6, label=style.label)
+        style, f = style_of(name), curves.curves[name][sign].f
+        axis.plot(curves.ratios, f, color=style.colour, linestyle=style.line, linewidth=1.6, label=style.label)
     for side in (-1, 1):
-        axis.axvline(1 + side * curves["bounds"]["spo"], color="0.6", linewidth=0.8, linestyle=":", zorder=0)
+        axis.axvline(1 + side * curves.bounds["spo"], color="0.6", linewidth=0.8, linestyle=":", zorder=0)
     axis.set(xlim=(0.4, 1.6), ylim=(0, 1.4) if sign > 0 else (-2, -0.6), ylabel="f")
     if sign > 0:
         axis.legend(frameon=False, loc="lower right", fontsize=8, handlelength=1.8, borderpad=0)

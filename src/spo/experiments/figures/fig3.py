@@ -1,11 +1,15 @@
 """Fig. 3: samples with and without a gradient, and where those with one are pulled."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from spo.experiments.figures.arguments import FigureArguments
 from spo.experiments.figures.style import GREEN, TITLE, pyplot, save, style_of
+
+if TYPE_CHECKING:
+    from spo.experiments.figure_data.objective_curves import GradientPoints
 
 ARROW = 0.025
 """The length of an arrow, in units of the ratio, where the slope is 1."""
@@ -17,15 +21,15 @@ def make(arguments: FigureArguments) -> list[Path]:
     return save(draw_gradients(gradient_points()), "fig3", arguments.out)
 
 
-def draw_gradients(data: dict):
+def draw_gradients(data: "GradientPoints"):
     """A panel for each objective: filled samples with arrows along ∂f/∂r, hollow ones where it is exactly zero."""
-    names = list(data["slope"])
+    names = list(data.slope)
     figure, axes = pyplot().subplots(1, len(names), figsize=(3.6 * len(names), 3.4), sharey=True, squeeze=False)
     for axis, name in zip(axes[0], names):
-        _draw_bounds(axis, data["epsilon"])
-        _draw_samples(axis, *(np.array(values) for values in (data["ratio"], data["advantage"], data["slope"][name])))
-        without = data["slope"][name].count(0)
-        title = f"{style_of(name).label}: {without} of {len(data['ratio'])} without gradient"
+        _draw_bounds(axis, data.epsilon)
+        _draw_samples(axis, *(np.array(values) for values in (data.ratio, data.advantage, data.slope[name])))
+        without = data.slope[name].count(0)
+        title = f"{style_of(name).label}: {without} of {len(data.ratio)} without gradient"
         axis.set_title(title, fontsize=TITLE)
         axis.set_xlabel("ratio r")
     axes[0][0].set_ylabel("advantage A")
