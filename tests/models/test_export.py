@@ -148,7 +148,7 @@ def test_a_program_of_torch_export_acts_like_the_policy(name, tmp_path):
     assert json.loads(extra["policy.json"])["env"] == "Some-v0"
 
 
-def test_what_cannot_be_exported_is_refused(tmp_path):
+def test_what_cannot_be_exported_is_refused(tmp_path, monkeypatch):
     policy = make_policy(*CASES["gaussian"])
     with pytest.raises(SpoError, match="policy.txt is not accepted: the name must end in .onnx or .pt2"):
         export_policy(policy, tmp_path / "policy.txt")
@@ -157,6 +157,9 @@ def test_what_cannot_be_exported_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SpoError, match="file"):
         export_policy(policy, tmp_path / "file" / "policy.pt2")
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    with pytest.raises(SpoError, match=r"policy.onnx needs: pip install 'simple-policy-optimization\[export\]'"):
+        export_policy(policy, tmp_path / "policy.onnx")
     assert isinstance(ExportedPolicy(policy), torch.nn.Module) and len(list(tmp_path.iterdir())) == 1
 
 

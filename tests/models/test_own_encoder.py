@@ -9,6 +9,7 @@ import torch
 
 import spo
 from spo.errors import ConfigError, SpoError
+from spo.models.export import export_policy
 from spo.models.image_encoders import ENCODERS
 
 MODULE = textwrap.dedent("""
@@ -36,6 +37,11 @@ MODULE = textwrap.dedent("""
         def forward(self, observation):
             raise RuntimeError("no such layer")
 
+    class Choosy(Features):
+        def forward(self, observation):
+            is_bright = not observation.is_meta and observation.sum() > 0
+            return self.layer(observation if is_bright else -observation)
+
     def function(shape):
         return Features(shape)
 """)
@@ -47,6 +53,14 @@ def own_module(tmp_path, monkeypatch):
     (tmp_path / "own_networks.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "own_networks", raising=False)
+
+
+def test_one_that_cannot_be_traced_is_not_exported(own_module, tmp_path):
+    policy = spo.train("CartPole-v1", encoder="own_networks:Choosy", out=str(tmp_path / "run"), **SHORT).policy
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(SpoError, match=r"policy.pt2 cannot be made of this policy: \w+: \S+") as refused:
+        export_policy(policy, tmp_path / "policy.pt2")
+    assert "\n" not in str(refused.value) and sorted(tmp_path.iterdir()) == before
 
 
 def test_it_is_trained_saved_and_loaded_by_name(own_module, tmp_path):

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from spo.errors import ConfigError
+from spo.errors import ConfigError, SpoError, printable
 from spo.models.normalization import CLIP, EPSILON
 from spo.models.policy import Policy
 from spo.runtime.files import translate_os_errors
@@ -111,7 +111,14 @@ def export_policy(policy: Policy, path: str | Path, has_mask: bool = False) -> P
     with translate_os_errors(str(path)), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the exporters, about themselves
         path.parent.mkdir(parents=True, exist_ok=True)
-        (_write_onnx if path.suffix == ".onnx" else _write_program)(module, path, names, inputs, described)
+        write = _write_onnx if path.suffix == ".onnx" else _write_program
+        try:
+            write(module, path, names, inputs, described)
+        except (SpoError, OSError):
+            raise
+        except Exception as error:  # whatever tracing a network of the user's own may raise
+            reason = printable(str(error).strip().partition("\n")[0])
+            raise SpoError(f"{path} cannot be made of this policy: {type(error).__name__}: {reason}") from error
     return path
 
 
