@@ -4,20 +4,20 @@ from spo.runtime.timing import UNNAMED
 from spo.trainer import Trainer
 
 
-def table(training: Trainer) -> str:
+def table(trainer: Trainer) -> str:
     """The shares, largest first, and the one change that would help most."""
-    shares = dict(sorted(training.timer.shares().items(), key=lambda item: -item[1]))
+    shares = dict(sorted(trainer.timer.shares().items(), key=lambda item: -item[1]))
     rows = [f"  {part:12} {share:6.1%}" for part, share in shares.items()]
-    return "\n".join(["where the time went", *rows, f"what would help most: {advice(next(iter(shares)), training)}"])
+    return "\n".join(["where the time went", *rows, f"what would help most: {advice(next(iter(shares)), trainer)}"])
 
 
-def advice(part: str, training: Trainer) -> str:
+def advice(part: str, trainer: Trainer) -> str:
     """The change that makes the slowest part faster."""
-    config = training.config
+    config = trainer.config
     if part == "stepping":
-        return _faster_stepping(training)
+        return _faster_stepping(trainer)
     if part == "update":
-        is_eager = training.update.epochs.step == training.update.epochs.stepper.__call__
+        is_eager = trainer.update.epochs.step == trainer.update.epochs.stepper.__call__
         return "--compile on" if is_eager else f"fewer --epochs than {config.epochs}, or smaller layers"
     if part in ("acting", "normalising", UNNAMED):
         return f"more --envs than {config.envs}: their cost is per step, not per environment"
@@ -28,9 +28,9 @@ def advice(part: str, training: Trainer) -> str:
     return f"a longer --horizon than {config.horizon}, with fewer --envs"
 
 
-def _faster_stepping(training: Trainer) -> str:
-    if training.backend == "gymnasium" and not training.envs.can_use_threads:
+def _faster_stepping(trainer: Trainer) -> str:
+    if trainer.backend == "gymnasium" and not trainer.envs.can_use_threads:
         return "--backend shared with --threads 2 or more, or --backend envpool, if it has the task"
-    if training.backend == "process":
+    if trainer.backend == "process":
         return "a cheaper environment, or more cores"
-    return f"more --threads than {training.threads}, up to the cores that are free"
+    return f"more --threads than {trainer.threads}, up to the cores that are free"

@@ -71,19 +71,19 @@ class RunRecord:
     lengthened: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, training: Trainer) -> "RunRecord":
+    def of(cls, trainer: Trainer) -> "RunRecord":
         """The record of a run that is about to start; how it updates is chosen later."""
-        config = training.config
+        config = trainer.config
         resolved = Resolved(
             update=None,
-            backend=training.backend,
-            threads=training.threads,
+            backend=trainer.backend,
+            threads=trainer.threads,
             total_steps=config.total_steps,
             iterations=config.iterations,
             objective_settings=config.objective_settings,
             value_bound=config.value_clip_range,
-            rebuild_every=training.rebuild_every,
-            env_from="callable" if callable(training.make_env.env) else "id",
+            rebuild_every=trainer.rebuild_every,
+            env_from="callable" if callable(trainer.make_env.env) else "id",
         )
         return cls(asdict(config), resolved, versions(), machine())
 

@@ -29,12 +29,12 @@ class Recorder:
 
     def __init__(
         self,
-        training: Trainer,
+        trainer: Trainer,
         directory: RunDirectory,
         snapshot: Snapshot | None = None,
         loggers: Sequence[Logger] = (),
     ):
-        self.training, self.directory, self.config = training, directory, training.config
+        self.trainer, self.directory, self.config = trainer, directory, trainer.config
         self.snapshot, self.published = snapshot, snapshot.iteration if snapshot else 0
         self.goal = self._return_goal()
         self.loggers = [*self._own_loggers(), *loggers]
@@ -47,7 +47,7 @@ class Recorder:
         settings = dataclasses.asdict(self.config)
         loggers += [TrackerLogger(name, self.directory, settings) for name in self.config.track if name in TRACKERS]
         if self.config.keep_best:
-            loggers.append(BestPolicyKeeper(self.directory, self.training.snapshot_policy))
+            loggers.append(BestPolicyKeeper(self.directory, self.trainer.snapshot_policy))
         loggers += [self.goal] if self.goal else []
         if not self.config.quiet:
             loggers.append(TableLogger() if self.config.verbose else ProgressLogger(self.config.total_steps))
@@ -69,12 +69,12 @@ class Recorder:
         False where the run has reached the return at which it stops.
         """
         row.update(self._evaluate_when_due())
-        with self.training.timer("logging"):
+        with self.trainer.timer("logging"):
             for logger in self.loggers:
                 logger.write(row, episodes)
         self._keep_ratios()
-        if self.training.can_resume_here:
-            self.snapshot = Snapshot(self.training.iteration, self.training.state(), self.directory.log_sizes())
+        if self.trainer.can_resume_here:
+            self.snapshot = Snapshot(self.trainer.iteration, self.trainer.state(), self.directory.log_sizes())
             if self._is_due():
                 self.checkpoint()
         self.write_status("running")
@@ -83,24 +83,24 @@ class Recorder:
     def checkpoint(self) -> None:
         """Publishes the newest snapshot, unless it is on the disk already."""
         if self.snapshot and self.snapshot.iteration > self.published:
-            with self.training.timer("checkpoint"):
+            with self.trainer.timer("checkpoint"):
                 save_checkpoint(self.directory, self.snapshot, self.config.keep, self._save_policy)
             self.published = self.snapshot.iteration
 
     def _save_policy(self, folder: Path) -> None:
         assert self.snapshot is not None
-        save_policy(self.training.policy_at(self.snapshot.state), folder)
+        save_policy(self.trainer.policy_at(self.snapshot.state), folder)
 
     def _is_due(self) -> bool:
         """At the first snapshot in every `checkpoint_every` iterations at which the run can resume."""
-        every, iteration = self.config.checkpoint_every, self.training.iteration
+        every, iteration = self.config.checkpoint_every, self.trainer.iteration
         return bool(every) and iteration // every > self.published // every
 
     def finish(self) -> None:
         """A run that made all its iterations, reached its goal, or whose callback wanted no more."""
         self.checkpoint()
-        save_policy(self.training.snapshot_policy(), self.directory.policy)
-        is_whole, reached = self.training.iteration == self.config.iterations, self.goal and self.goal.reached
+        save_policy(self.trainer.snapshot_policy(), self.directory.policy)
+        is_whole, reached = self.trainer.iteration == self.config.iterations, self.goal and self.goal.reached
         why = reached or (None if is_whole else "ended by its callback")
         self.write_status("finished" if is_whole or reached else "interrupted", why)
 
@@ -122,43 +122,43 @@ class Recorder:
         return error
 
     def _how_to_go_on(self) -> str:
-        command = resume_command(self.training, self.directory.path)
+        command = resume_command(self.trainer, self.directory.path)
         if not self.published:
             same_place = ", as does spo train with --overwrite" if self.config.out else ""
             return f"no checkpoint yet: {command} starts the run again{same_place}"
         return f"saved up to iteration {self.published}: {command} continues from there"
 
     def write_status(self, state: str, reason: str | None = None) -> None:
-        training = self.training
+        trainer = self.trainer
         self.directory.write_status(
             {
                 "state": state,
                 "reason": reason,
-                "iteration": training.iteration,
-                "env_steps": training.collector.env_steps,
+                "iteration": trainer.iteration,
+                "env_steps": trainer.collector.env_steps,
                 "checkpoint": self.published,
-                "exact": not training.inexact_reasons,
-                "departures": training.inexact_reasons,
+                "exact": not trainer.inexact_reasons,
+                "departures": trainer.inexact_reasons,
             }
         )
 
     def _evaluate_when_due(self) -> Row:
-        training, every = self.training, self.config.eval_every
-        if not every or training.iteration % every:
+        trainer, every = self.trainer, self.config.eval_every
+        if not every or trainer.iteration % every:
             return {}
-        result = evaluate_policy(training.snapshot_policy(), training.make_env, seed=self.config.seed)
-        position = {"iteration": training.iteration, "env_steps": training.collector.env_steps}
+        result = evaluate_policy(trainer.snapshot_policy(), trainer.make_env, seed=self.config.seed)
+        position = {"iteration": trainer.iteration, "env_steps": trainer.collector.env_steps}
         append_row(self.directory.evaluations, position | result.as_json())
         length_mean = sum(result.lengths) / len(result.lengths)
         return {"eval_return_mean": result.return_mean, "eval_length_mean": length_mean}
 
     def _keep_ratios(self) -> None:
-        if self.training.ratios:
+        if self.trainer.ratios:
             self.directory.ratios.mkdir(exist_ok=True)
-            replace_file(self.directory.ratios / f"{self.training.iteration}.safetensors", save(self.training.ratios))
-        if self.training.ratio_sample:
+            replace_file(self.directory.ratios / f"{self.trainer.iteration}.safetensors", save(self.trainer.ratios))
+        if self.trainer.ratio_sample:
             every, iterations = self.config.watch_ratios, self.config.iterations
-            kept = (self.training.iteration, self.training.ratio_sample, every, iterations)
+            kept = (self.trainer.iteration, self.trainer.ratio_sample, every, iterations)
             keep_sample(self.directory.ratio_samples, *kept)
 
     def close(self) -> None:
@@ -167,10 +167,10 @@ class Recorder:
                 logger.close()
 
 
-def resume_command(training: Trainer, path: Path) -> str:
+def resume_command(trainer: Trainer, path: Path) -> str:
     """How to resume a run: on the command line, where that can import all that the run was made of."""
-    config = training.config
-    if callable(training.make_env.env):
+    config = trainer.config
+    if callable(trainer.make_env.env):
         module, _, name = config.env.rpartition(".")
         if not module or module.startswith("__main__") or "<" in config.env:
             return f"spo.resume({str(path)!r}, env=...)"

@@ -60,15 +60,15 @@ def resume(
         announce(config)
         start = f"from iteration {snapshot.iteration}" if snapshot else "from the start: there is no checkpoint yet"
         say(config, f"resumes {start}")
-        training = Trainer(config, env_maker(config, env))
+        trainer = Trainer(config, env_maker(config, env))
         try:
-            return _continue_run(training, directory, record, snapshot, changes, callback, loggers)
+            return _continue_run(trainer, directory, record, snapshot, changes, callback, loggers)
         finally:
-            training.envs.close()
+            trainer.envs.close()
 
 
 def _continue_run(
-    training: Trainer,
+    trainer: Trainer,
     directory: RunDirectory,
     record: RunRecord,
     snapshot: Snapshot | None,
@@ -76,28 +76,28 @@ def _continue_run(
     callback: Callback | None,
     loggers: Sequence[Logger],
 ) -> Run:
-    say(training.config, *describe_backend(training))
-    _take_recorded_path(training, directory, record, is_new=snapshot is None)
+    say(trainer.config, *describe_backend(trainer))
+    _take_recorded_path(trainer, directory, record, is_new=snapshot is None)
     if snapshot:
-        _restore(training, snapshot)
+        _restore(trainer, snapshot)
         known = len(snapshot.state["departures"])
-        training.inexact_reasons += changes
-        for line in training.inexact_reasons[known:]:
+        trainer.inexact_reasons += changes
+        for line in trainer.inexact_reasons[known:]:
             _warn(f"not exact from here: {line}")
     checkpoint.truncate_logs(directory, snapshot.logs if snapshot else {})
     checkpoint.drop_final_policy(directory, snapshot)
     directory.summary()  # logs that cannot be read are better told now than after the last iteration
-    if record.settings["steps"] != training.config.steps:
-        _record_new_length(directory, record, training)
-    recorder = Recorder(training, directory, snapshot, loggers)
+    if record.settings["steps"] != trainer.config.steps:
+        _record_new_length(directory, record, trainer)
+    recorder = Recorder(trainer, directory, snapshot, loggers)
     recorder.rewind()
-    return run_to_completion(training, recorder, callback)
+    return run_to_completion(trainer, recorder, callback)
 
 
-def _restore(training: Trainer, snapshot: Snapshot) -> None:
+def _restore(trainer: Trainer, snapshot: Snapshot) -> None:
     try:
-        checkpoint.check_alike(snapshot.state, training.state())
-        training.restore(snapshot.state)
+        checkpoint.check_alike(snapshot.state, trainer.state())
+        trainer.restore(snapshot.state)
     except (LookupError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:
         raise CorruptRunError(f"checkpoint {snapshot.iteration} does not fit this run: {error}")
 
@@ -210,9 +210,9 @@ def _list_changes(record: RunRecord) -> list[str]:
     return [f"{name} was {then[name]} and is {now.get(name, 'missing')}" for name in changed]
 
 
-def _take_recorded_path(training: Trainer, directory: RunDirectory, record: RunRecord, is_new: bool) -> None:
+def _take_recorded_path(trainer: Trainer, directory: RunDirectory, record: RunRecord, is_new: bool) -> None:
     recorded = record.resolved.update
-    path, reason = choose_update_path(training, directory, is_new)
+    path, reason = choose_update_path(trainer, directory, is_new)
     if recorded is None:  # killed while it compiled
         record.resolved.update = path
         record.write(directory)
@@ -220,9 +220,9 @@ def _take_recorded_path(training: Trainer, directory: RunDirectory, record: RunR
         raise SpoError(f"this run's update was {recorded}, which cannot be had here ({reason})")
 
 
-def _record_new_length(directory: RunDirectory, record: RunRecord, training: Trainer) -> None:
-    config = training.config
-    change = {"iteration": training.iteration, "from": record.settings["steps"], "to": config.steps}
+def _record_new_length(directory: RunDirectory, record: RunRecord, trainer: Trainer) -> None:
+    config = trainer.config
+    change = {"iteration": trainer.iteration, "from": record.settings["steps"], "to": config.steps}
     record.settings["steps"] = config.steps
     record.resolved.total_steps, record.resolved.iterations = config.total_steps, config.iterations
     record.lengthened.append(change)

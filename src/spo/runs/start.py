@@ -59,7 +59,7 @@ def run_training(
     check_trackers(config.track)
     with signals.install_handlers():
         announce(config)
-        training = Trainer(config, make_env)
+        trainer = Trainer(config, make_env)
         try:
             directory = RunDirectory.create(
                 config.out, f"{config.env}-{config.objective}-s{config.seed}", config.overwrite
@@ -68,28 +68,28 @@ def run_training(
                 RunDirectory.check_unused(str(directory.path), config.overwrite)  # another process may have been first
                 if config.overwrite:
                     directory.clear()
-                record = RunRecord.of(training)
+                record = RunRecord.of(trainer)
                 record.write(directory)  # before compiling, so that a run killed there can be resumed
-                say(config, *describe_backend(training))
-                if training.initial_policy:
-                    say(config, f"starts from the policy in {training.initial_policy}")
-                path, reason = choose_update_path(training, directory, is_new=True)
+                say(config, *describe_backend(trainer))
+                if trainer.initial_policy:
+                    say(config, f"starts from the policy in {trainer.initial_policy}")
+                path, reason = choose_update_path(trainer, directory, is_new=True)
                 record.resolved.update = path
                 record.write(directory)
                 say(config, f"update {path} ({reason})")
-                return run_to_completion(training, Recorder(training, directory, loggers=loggers), callback)
+                return run_to_completion(trainer, Recorder(trainer, directory, loggers=loggers), callback)
         finally:
-            training.envs.close()
+            trainer.envs.close()
 
 
-def choose_update_path(training: Trainer, directory: RunDirectory, is_new: bool) -> tuple[str, str]:
+def choose_update_path(trainer: Trainer, directory: RunDirectory, is_new: bool) -> tuple[str, str]:
     """The path of the update, and why; a new run steps every environment once before it compiles, which takes long."""
-    if not training.will_compile:
-        return training.choose_update_path()
+    if not trainer.will_compile:
+        return trainer.choose_update_path()
     if is_new:
-        training.make_first_step()
-    with say_compiling(training.config, resume_command(training, directory.path)):
-        return training.choose_update_path()
+        trainer.make_first_step()
+    with say_compiling(trainer.config, resume_command(trainer, directory.path)):
+        return trainer.choose_update_path()
 
 
 @contextmanager
@@ -106,16 +106,16 @@ def lock_run(directory: RunDirectory) -> Iterator[None]:
         raise
 
 
-def run_to_completion(training: Trainer, recorder: Recorder, callback: Callback | None) -> Run:
+def run_to_completion(trainer: Trainer, recorder: Recorder, callback: Callback | None) -> Run:
     """Iterates until all is done, and leaves the directory in order however that ends."""
     directory = recorder.directory
-    if isinstance(training.envs, WatchdogVecEnv):
-        training.envs.on_timeout = lambda reason: recorder.write_status("failed", reason)
-    if training.config.profile:
-        training.timer.start()
+    if isinstance(trainer.envs, WatchdogVecEnv):
+        trainer.envs.on_timeout = lambda reason: recorder.write_status("failed", reason)
+    if trainer.config.profile:
+        trainer.timer.start()
     try:
         with signals.defer_signals():
-            training.fit(recorder.record, callback)
+            trainer.fit(recorder.record, callback)
             recorder.finish()
     except BaseException as error:
         raised = recorder.stop(error)
@@ -125,16 +125,16 @@ def run_to_completion(training: Trainer, recorder: Recorder, callback: Callback 
     finally:
         recorder.close()
     summary = directory.summary()
-    print_summary(training.config, summary, directory)
-    if training.config.profile:
-        print(table(training))
-    return Run(directory.path, training.snapshot_policy(), summary)
+    print_summary(trainer.config, summary, directory)
+    if trainer.config.profile:
+        print(table(trainer))
+    return Run(directory.path, trainer.snapshot_policy(), summary)
 
 
-def describe_backend(training: Trainer) -> list[str]:
+def describe_backend(trainer: Trainer) -> list[str]:
     """What steps the environments and why, and how actions are scaled, where that is worth a line."""
-    threads = f"{training.threads} thread{'s' if training.threads > 1 else ''}"
-    backend = f"backend {training.backend} ({training.backend_reason}), {threads}"
-    space, distribution = training.spec.action_space, training.spec.distribution
-    note = describe_action_scale(space, distribution, training.config.action_scale)
+    threads = f"{trainer.threads} thread{'s' if trainer.threads > 1 else ''}"
+    backend = f"backend {trainer.backend} ({trainer.backend_reason}), {threads}"
+    space, distribution = trainer.spec.action_space, trainer.spec.distribution
+    note = describe_action_scale(space, distribution, trainer.config.action_scale)
     return [backend, note] if note else [backend]
