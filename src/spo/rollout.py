@@ -169,7 +169,7 @@ class Collector:
         }
 
     def restore(self, state: dict) -> dict[int, str]:
-        """Goes on from there; why not, by environment, where a new episode had to start."""
+        """Go on from there; return why not, by environment, where a new episode had to start."""
         self.under_way = None
         failures = self.envs.restore(state["envs"])
         self.env_steps, self.mask = state["env_steps"], self.envs.action_mask

@@ -21,7 +21,7 @@ LEAVES = (gym.spaces.Box, gym.spaces.Discrete, gym.spaces.MultiDiscrete, gym.spa
 
 
 def check_maskable(space: gym.Space) -> None:
-    """Refuses a mask for actions that cannot be counted out one by one."""
+    """Refuse a mask for actions that cannot be counted out one by one."""
     if not isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
         raise SpoError(f"an action mask is not accepted for action space {space}: it must be Discrete or MultiDiscrete")
 

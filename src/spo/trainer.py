@@ -100,7 +100,7 @@ class Trainer:
         )
 
     def _start_from(self, policy: Policy) -> None:
-        """Takes over another run's weights and observation statistics."""
+        """Take over another run's weights and observation statistics."""
         try:
             self.network.load_state_dict(policy.network.state_dict())
         except RuntimeError:

@@ -36,7 +36,7 @@ def adam_step(
     corrections: Tensor,
     eps: float,
 ) -> None:
-    """Steps in place, or changes nothing at all where it is not allowed."""
+    """Step in place, or change nothing at all where it is not allowed."""
     first, second = moments
     new_first = first + (1 - FIRST_BETA) * (grad - first)
     new_second = SECOND_BETA * second + (1 - SECOND_BETA) * grad.square()

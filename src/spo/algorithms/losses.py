@@ -185,7 +185,7 @@ def make_loss(parameters: FlatParameters, distribution: Distribution, config: Co
 
 
 def _check_objective(config: Config, surrogate: Surrogate) -> None:
-    """Tries a user's function once on a few samples, because (B,) against (B, 1) would broadcast silently."""
+    """Try a user's function once on a few samples, because (B,) against (B, 1) would broadcast silently."""
     samples = torch.linspace(0.5, 1.5, 6)
     advantage = torch.tensor([1.0, -1.0, 0.5, -0.5, 0.0, 2.0])
     inputs = {name: samples.abs() for name in ("kl", "kl_reverse", "next_ratio", "next_advantage", "has_next")}

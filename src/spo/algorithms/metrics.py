@@ -58,7 +58,7 @@ def summarize_minibatches(names: tuple[str, ...], rows: Tensor) -> dict[str, flo
 
 
 def _divergence_error(names: tuple[str, ...], rows: Tensor) -> DivergenceError:
-    """Names the first statistic that is not finite; the parameters are still those before that step."""
+    """Name the first statistic that is not finite; the parameters are still those before that step."""
     step, column = (~torch.isfinite(rows)).nonzero()[0].tolist()
     name, value = names[column].replace("_", " "), rows[step, column].item()
     return DivergenceError(f"training diverged: the {name} became {value} at minibatch {step + 1} of the iteration")

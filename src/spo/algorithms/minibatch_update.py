@@ -42,7 +42,7 @@ class GradientStep:
         batch: Batch,
         adaptive: AdaptiveTensors,
     ) -> tuple[Tensor, Tensor | None]:
-        """Steps in place and returns the statistics taken before the step, in the order of `names`, and of each sample.
+        """Step in place and return the statistics taken before the step, in the order of `names`, and of each sample.
 
         Samples are always returned, so that a compiled step is the same whether anybody keeps them or not.
         """
@@ -121,7 +121,7 @@ class MinibatchEpochs:
         self.generator.bit_generator.state = state["generator"]
 
     def compile(self, example: Batch, adaptive: AdaptiveTensors) -> None:
-        """Compiles the step on a copy of the state, or raises what the compiler raised."""
+        """Compile the step on a copy of the state, or raise what the compiler raised."""
         step = compile_method(self.stepper.__call__, self.loss.parameters.vector.device)
         state = (self.loss.parameters.vector, self.adam.first, self.adam.second, self.learning_rate)
         example = preprocess(self.loss, example)
@@ -158,7 +158,7 @@ class MinibatchUpdate:
         sampler: RatioSampler | None = None,
         widths: Mapping[str, float] | None = None,
     ) -> dict[str, float]:
-        """Improves in place and returns the iteration's statistics; `record` and `sampler` get what each epoch saw.
+        """Improve in place and return the iteration's statistics; `record` and `sampler` get what each epoch saw.
 
         `widths` are those that a schedule has for this iteration.
         """

@@ -21,7 +21,7 @@ SMALLEST_GRADIENT = 1e-8
 def conjugate_gradient(
     product: Callable[[Tensor], Tensor], target: Tensor, steps: int, tolerance: float = 1e-10
 ) -> Tensor:
-    """Solves product(x) = target for a symmetric positive definite product."""
+    """Solve product(x) = target for a symmetric positive definite product."""
     solution = torch.zeros_like(target)
     residual, direction = target.clone(), target.clone()
     size = residual.dot(residual)
@@ -57,7 +57,7 @@ class TRPOUpdate:
         sampler: RatioSampler | None = None,
         widths: Mapping[str, float] | None = None,
     ) -> dict[str, float]:
-        """Improves in place and returns the iteration's statistics; ratios are those after the step."""
+        """Improve in place and return the iteration's statistics; ratios are those after the step."""
         advantage = batch.advantage
         if self.config.normalize_advantage != "off":
             advantage = normalize(advantage, advantage)

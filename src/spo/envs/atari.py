@@ -70,7 +70,7 @@ class EpisodicLife(gym.Wrapper):
         return observation, reward, terminated or self.has_lost_life, truncated, info
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
-        """Starts a new game; right after a lost life, one step without action goes on with the old one."""
+        """Start a new game; right after a lost life, one step without action goes on with the old one."""
         if self.has_lost_life:
             self.has_lost_life = False
             observation, _, terminated, truncated, info = self.env.step(0)

@@ -159,7 +159,7 @@ def _entry_point(env_id: str) -> str:
 
 @contextmanager
 def _quiet(env_id: str) -> Iterator[None]:
-    """Hides two notices that repeat for every copy: Gymnasium's on old versions, MuJoCo's on old model files."""
+    """Hide two notices that repeat for every copy: Gymnasium's on old versions, MuJoCo's on old model files."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         restore = _silence_mujoco() if "mujoco" in _entry_point(env_id) else lambda: None

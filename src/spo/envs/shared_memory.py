@@ -113,7 +113,7 @@ def start_shared_envs(
     encoder: str,
     replay_limit: int,
 ) -> SharedMemoryVecEnv:
-    """Starts the helpers with their shares; `own` makes this process's."""
+    """Start the helpers with their shares; `own` makes this process's."""
     shares = [share.tolist() for share in np.array_split(np.arange(count), processes)]
     mine = own(shares[0])
     space = copy.deepcopy(mine.observation_space)  # whose generator is not the environment's

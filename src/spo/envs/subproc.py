@@ -219,7 +219,7 @@ def handle_request(envs: SyncVecEnv, request: str, value: Any) -> tuple:
 
 
 def set_parent_death_signal(parent: int, how: signal.Signals) -> None:
-    """Asks the kernel to signal this process when its parent ends, so that a killed one leaves nothing behind."""
+    """Ask the kernel to signal this process when its parent ends, so that a killed one leaves nothing behind."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, how)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:

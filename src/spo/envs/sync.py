@@ -54,7 +54,7 @@ class SyncVecEnv(VecEnvBase):
         self.life_lost = np.zeros(self.num_envs, dtype=bool)  # a life was lost, and the game is not over
 
     def reset(self) -> np.ndarray:
-        """Starts the first episode everywhere; only now is it known whether there are action masks."""
+        """Start the first episode everywhere; only now is it known whether there are action masks."""
         started = [self._start_episode(index) for index in range(self.num_envs)]
         masks = [mask_of(env, info) for env, (_, info) in zip(self.envs, started)]
         if all(mask is not None for mask in masks):
@@ -140,7 +140,7 @@ class SyncVecEnv(VecEnvBase):
         return np.empty((0, self.num_envs, *self.action_space.shape))
 
     def restore(self, state: dict) -> dict[int, str]:
-        """Replays the running episodes, and believes a replay only if it ends where the original stood."""
+        """Replay the running episodes, and believe a replay only if it ends where the original stood."""
         self.steps = self.progress[1] = state["steps"]
         self.episode[:] = state["episode"]
         self.episodes.restore(state["totals"])
@@ -156,7 +156,7 @@ class SyncVecEnv(VecEnvBase):
         return {self.indices[index]: why for index, why in failures.items() if why}
 
     def _try_replay(self, index: int) -> str | None:
-        """Brings an environment back to where it stood; the reason if it does not get there."""
+        """Bring an environment back to where it stood; return the reason if it does not get there."""
         length = int(self.episodes.length[index])
         if length > len(self.actions):
             return f"its episode of {length} steps is longer than --replay-limit {self.actions.maxlen}"

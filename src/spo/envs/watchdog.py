@@ -50,7 +50,7 @@ class WatchdogVecEnv:
             self.started = None
 
     def _watch(self) -> None:
-        """Counts its own ticks and not the time, which goes on while the whole process is stopped."""
+        """Count ticks of its own and not the time, which goes on while the whole process is stopped."""
         waited, seen = 0.0, None
         while not self.is_closed.wait(tick_of(self.timeout)):
             started = self.started

@@ -55,7 +55,7 @@ def pack_sweep(sweep: str, out: str | None, into: str | None, keeps_rows: bool) 
 
 
 def pack(source: Path, target: Path, is_new: bool = True, keeps_rows: bool = False) -> Packed:
-    """Writes the finished runs of a sweep into a new directory, or adds them to those that are there."""
+    """Write the finished runs of a sweep into a new directory, or add them to those that are there."""
     where = f"{'--out' if is_new else '--into'} {target}"
     sweep, there = Sweep.open(source), _open_target(target, where, is_new)
     plan = merge(there.plan, sweep.plan, where) if there else sweep.plan
@@ -128,7 +128,7 @@ def _facts(run: Result) -> dict[str, object]:
 
 
 def _publish(target: Sweep, runs: list[Result], keeps_rows: bool) -> int:
-    """Writes all files aside, then moves them, the plan first: what lies in the target is a pack at any moment."""
+    """Write all files aside, then move them, the plan first: what lies in the target is a pack at any moment."""
     staged, is_made = Sweep(target.path / STAGING, target.plan), not os.path.lexists(target.path)
     try:
         shutil.rmtree(staged.path, ignore_errors=True)

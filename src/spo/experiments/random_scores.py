@@ -49,7 +49,7 @@ def play(game: str, episode: int) -> float:
 
 
 def main(games: list[str]) -> None:
-    """Plays and writes down game by game, so that what was played before an end is kept."""
+    """Play and write down game by game, so that what was played before an end is kept."""
     from spo.experiments.plan import read_suite
 
     for game in games or read_suite("atari35").tasks:

@@ -20,7 +20,7 @@ class RunningMoments:
         self.count = np.full((groups,) + (1,) * len(shape), 1e-4)
 
     def update(self, sample: np.ndarray, groups: slice | np.ndarray = slice(None)) -> None:
-        """Adds a sample (G, B, *shape) to the chosen groups.
+        """Add a sample (G, B, *shape) to the chosen groups.
 
         Squares are summed around the old mean and then moved to the new one, which takes the fewest operations.
         """
@@ -36,7 +36,7 @@ class RunningMoments:
         self.count[groups] = total
 
     def update_in_turn(self, samples: np.ndarray) -> np.ndarray:
-        """Adds T samples (T, G, B) of single numbers one after the other; the variances after each (T, G)."""
+        """Add T samples (T, G, B) of single numbers one after the other; return the variances after each (T, G)."""
         counts = self.count + samples.shape[2] * np.arange(1, len(samples) + 1)[:, None]
         centre = samples.mean(axis=(0, 2))  # around which all squares are summed: near all of them, so nothing is lost
         offset, deviation = self.mean - centre, samples - centre[:, None]
@@ -86,7 +86,7 @@ class ObservationNormalizer:
         self.moments = RunningMoments(1 if mode == "shared" else envs, (continuous_size,))
 
     def __call__(self, observation: np.ndarray) -> np.ndarray:
-        """Normalises (N, …) without touching the statistics."""
+        """Normalise (N, …) without touching the statistics."""
         if self.mode == "off":
             return observation if observation.dtype.kind == "u" else observation.astype(np.float32)
         centred = observation[:, : self.continuous_size] - self.moments.mean
@@ -97,7 +97,7 @@ class ObservationNormalizer:
         return np.concatenate([normalized, observation[:, self.continuous_size :]], axis=1, dtype=np.float32)
 
     def update(self, observation: np.ndarray, envs: np.ndarray | None = None) -> None:
-        """Counts the observations of all environments, or of those chosen by a boolean mask (N,)."""
+        """Count the observations of all environments, or of those chosen by a boolean mask (N,)."""
         if self.mode == "off":
             return
         observation = observation[:, : self.continuous_size]
@@ -109,7 +109,7 @@ class ObservationNormalizer:
             self.moments.update(observation[envs][:, None], envs)
 
     def start_from(self, other: "ObservationNormalizer") -> None:
-        """Takes over the statistics of a frozen normaliser; each group gets its share of the weight."""
+        """Take over the statistics of a frozen normaliser; each group gets its share of the weight."""
         if "off" in (self.mode, other.mode):
             return
         source, target = other.moments, self.moments
@@ -136,7 +136,7 @@ class RewardNormalizer:
         self.discounted_return = np.zeros(envs)
 
     def __call__(self, reward: np.ndarray, terminated: np.ndarray, done: np.ndarray) -> np.ndarray:
-        """Counts a rollout's rewards (T, N) step by step and returns each normalised by what was known then.
+        """Count a rollout's rewards (T, N) step by step and return each normalised by what was known then.
 
         Acting does not need them, and a rollout at once costs a fraction of its single steps.
         """

@@ -117,7 +117,7 @@ class Policy:
         return f"Policy(env {spec.env}, objective {spec.objective}, {spaces}, {size:,} parameters)"
 
     def seed(self, seed: int) -> None:
-        """Restarts the draws of stochastic acting."""
+        """Restart the draws of stochastic acting."""
         self.generator = generator(seed, "policy")
 
     def act(self, observation: object, deterministic: bool = True, action_mask: np.ndarray | None = None) -> np.ndarray:

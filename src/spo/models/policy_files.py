@@ -23,7 +23,7 @@ class EncoderNotNamed(ConfigError):
 
 
 def save_policy(policy: Policy, directory: Path) -> None:
-    """Writes policy.safetensors, then policy.json with its checksum: each appears whole, the second vouches."""
+    """Write policy.safetensors, then policy.json with its checksum: each appears whole, the second vouches."""
     directory.mkdir(exist_ok=True)
     content = save(policy.tensors())
     temporary = directory / "policy.safetensors.tmp"

@@ -60,7 +60,7 @@ class Snapshot:
 def save_checkpoint(
     run: RunDirectory, snapshot: Snapshot, keep: int, save_policy: Callable[[Path], object] | None = None
 ) -> Path:
-    """Writes a checkpoint durably, with its policy if there is one, then removes all but the newest `keep`."""
+    """Write a checkpoint durably, with its policy if there is one, then remove all but the newest `keep`."""
     target = run.checkpoints / f"{snapshot.iteration:08}"
     if not target.exists():
         _write(run, snapshot, target, save_policy)
@@ -95,7 +95,7 @@ def _prune(run: RunDirectory, keep: int) -> None:
 
 
 def remove_leftovers(run: RunDirectory) -> None:
-    """Removes what a killed process left half written or half removed."""
+    """Remove what a killed process left half written or half removed."""
     for leftover in leftovers(run):
         shutil.rmtree(leftover, ignore_errors=True)
 
@@ -168,7 +168,7 @@ def _check_logs(run: RunDirectory, logs: Mapping[str, int]) -> None:
 
 
 def drop_final_policy(run: RunDirectory, snapshot: Snapshot | None) -> None:
-    """Removes the policy that an earlier end of the run left, where the checkpoint that it goes on from has its own."""
+    """Remove the policy that an earlier end of the run left, where the checkpoint that it goes on from has its own."""
     if snapshot and (run.checkpoints / f"{snapshot.iteration:08}" / POLICY / "policy.json").exists():
         shutil.rmtree(run.policy, ignore_errors=True)
 
@@ -225,7 +225,7 @@ def _is_empty(wanted: object, found: object) -> bool:
 
 
 def truncate_logs(run: RunDirectory, logs: Mapping[str, int]) -> None:
-    """Cuts what was written after the checkpoint; without one, everything."""
+    """Cut what was written after the checkpoint; without one, everything."""
     for path in run.logs:
         if path.exists():
             os.truncate(path, logs.get(path.name, 0))

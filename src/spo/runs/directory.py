@@ -78,7 +78,7 @@ class RunDirectory:
         return any(self.checkpoints.glob("[0-9]*")) or self.policy.exists()
 
     def clear(self) -> None:
-        """Removes what an earlier run without a checkpoint left here, and nothing else."""
+        """Remove what an earlier run without a checkpoint left here, and nothing else."""
         for path in (self.config, self.status, self.evaluation, self.traceback, self.trackers, *self.logs):
             path.unlink(missing_ok=True)
         for folder in (self.checkpoints, self.best, self.tensorboard, self.ratios):
@@ -98,7 +98,7 @@ class RunDirectory:
 
     @contextmanager
     def acquire_lock(self) -> Iterator[None]:
-        """Keeps other processes out; the kernel lets go of the lock however this one ends."""
+        """Keep other processes out; the kernel lets go of the lock however this one ends."""
         with translate_os_errors(str(self.path)):
             file = self.lock.open("a+")
         with file:
@@ -141,7 +141,7 @@ class RunDirectory:
         return {path.name: path.stat().st_size for path in self.logs if path.exists()}
 
     def keep_traceback(self, error: BaseException) -> None:
-        """Writes an error with its causes and all their lines, for who looks for its origin; a full disk hides none."""
+        """Write an error with its causes and all their lines, for who looks for its origin; a full disk hides none."""
         with suppress(OSError):
             self.traceback.write_text("".join(traceback.format_exception(error)))
 

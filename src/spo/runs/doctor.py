@@ -19,7 +19,7 @@ Check = tuple[bool, str]
 
 
 def examine(run: str | os.PathLike[str]) -> bool:
-    """Prints a line for each part of the run; whether all of them are well."""
+    """Print a line for each part of the run; return whether all of them are well."""
     directory = RunDirectory(run)
     if not os.path.isdir(directory.path):
         raise CorruptRunError(f"{run} is not a directory; accepted is the directory of a run")

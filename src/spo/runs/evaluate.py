@@ -51,7 +51,7 @@ def evaluate(
     render: bool = False,
     on_step: OnStep = lambda episode, step: None,
 ) -> Evaluation:
-    """Plays episodes with a run's frozen policy and writes evaluation.json beside it: into the run directory, or with
+    """Play episodes with a run's frozen policy and write evaluation.json beside it: into the run directory, or with
     `best` into the folder of its best policy. With `render` a window shows them.
     """
     if episodes < 1:

@@ -81,7 +81,7 @@ class Recorder:
         return self.goal is None or self.goal.reached is None
 
     def checkpoint(self) -> None:
-        """Publishes the newest snapshot, unless it is on the disk already."""
+        """Publish the newest snapshot, unless it is on the disk already."""
         if self.snapshot and self.snapshot.iteration > self.published:
             with self.trainer.timer("checkpoint"):
                 save_checkpoint(self.directory, self.snapshot, self.config.keep, self._save_policy)
@@ -105,7 +105,7 @@ class Recorder:
         self.write_status("finished" if is_whole or reached else "interrupted", why)
 
     def stop(self, error: BaseException) -> BaseException:
-        """Saves the last snapshot and says why the run ended; the error as a user should see it."""
+        """Save the last snapshot and say why the run ended; the error as a user should see it."""
         is_asked = isinstance(error, KeyboardInterrupt | SystemExit)
         if isinstance(error, OSError):
             error = write_error(self.directory.path, error)

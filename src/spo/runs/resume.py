@@ -40,7 +40,7 @@ def resume(
     loggers: Sequence[Logger] = (),
     quiet: bool = False,
 ) -> Run:
-    """Continues a run from its newest good checkpoint, to the bit as if it had never stopped.
+    """Continue a run from its newest good checkpoint, to the bit as if it had never stopped.
 
     What names a module of yours (environment, objective, encoder) must be named again; `steps` is a new length.
     """

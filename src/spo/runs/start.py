@@ -38,7 +38,7 @@ class Run:
 def train(
     env: str | MakeEnv | Config, *, callback: Callback | None = None, loggers: Sequence[Logger] = (), **settings: Any
 ) -> Run:
-    """Trains a policy on a Gymnasium id, on what a callable makes, or by a Config; settings are those of `Config`."""
+    """Train a policy on a Gymnasium id, on what a callable makes, or by a Config; settings are those of `Config`."""
     if not isinstance(env, Config):
         check_maker(env)
     config = make_config(env if isinstance(env, str | Config) else name_of(env), **settings)
@@ -107,7 +107,7 @@ def lock_run(directory: RunDirectory) -> Iterator[None]:
 
 
 def run_to_completion(trainer: Trainer, recorder: Recorder, callback: Callback | None) -> Run:
-    """Iterates until all is done, and leaves the directory in order however that ends."""
+    """Iterate until all is done, and leave the directory in order however that ends."""
     directory = recorder.directory
     if isinstance(trainer.envs, WatchdogVecEnv):
         trainer.envs.on_timeout = lambda reason: recorder.write_status("failed", reason)

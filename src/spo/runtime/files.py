@@ -83,7 +83,7 @@ def compact(value: object) -> bytes:
 
 
 def write_json(path: Path, value: object, durable: bool = False) -> None:
-    """Writes a file that appears all at once; `durable` waits until it is on the disk."""
+    """Write a file that appears all at once; `durable` waits until it is on the disk."""
     replace_file(path, canonical_json(value), durable)
 
 
@@ -105,7 +105,7 @@ def write_file(path: Path, content: bytes, durable: bool = True) -> None:
 
 
 def sync(path: Path) -> None:
-    """Waits until a file, or the names in a directory, are on the disk."""
+    """Wait until a file, or the names in a directory, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -13,7 +13,7 @@ as small as these lose nothing with AVX2."""
 
 
 def set_library_env() -> None:
-    """Makes this process and its children fast at training; what the user has set is left alone."""
+    """Make this process and its children fast at training; what the user has set is left alone."""
     for name, value in (SETTINGS | (WITH_AVX512 if _has_avx512() else {})).items():
         os.environ.setdefault(name, value)
 

@@ -22,7 +22,7 @@ RANGES = {"mdps": (1, 10_000), "states": (1, 50), "actions": (3, 50), "seed": (0
 
 
 def report(mdps: int, states: int, actions: int, seed: int, out: Path) -> bool:
-    """Checks every claim, prints the table, writes the figure; says whether all claims hold."""
+    """Check every claim, print the table, write the figure; return whether all claims hold."""
     check_ranges(mdps=mdps, states=states, actions=actions, seed=seed)
     objectives = objective_values()
     findings = all_findings(mdps, states, actions, seed, objectives, power_slope)

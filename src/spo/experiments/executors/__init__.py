@@ -23,11 +23,11 @@ class Executor(Protocol):
         """The runs whose work has ended since the last look, and whether it died rather than ended by itself."""
 
     def stop(self) -> None:
-        """Asks what still runs to save and end, and waits for that."""
+        """Ask what still runs to save and end, and wait for that."""
 
 
 def execute(cells: list[Cell], executor: Executor, on_look: Callable[[set[Cell]], None]) -> None:
-    """Carries out all cells, in their order; one whose process dies is resumed, a few times."""
+    """Carry out all cells, in their order; one whose process dies is resumed, a few times."""
     waiting, running, attempts = deque(cells), set(), Counter()
     try:
         while waiting or running:

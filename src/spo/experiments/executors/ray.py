@@ -175,7 +175,7 @@ def archive_directory(directory: Path) -> bytes:
 
 
 def extract_archive(content: bytes, directory: Path) -> None:
-    """Puts a run where it belongs; nothing outside of that directory is touched."""
+    """Put a run where it belongs; nothing outside of that directory is touched."""
     directory.mkdir(parents=True, exist_ok=True)
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         archive.extractall(directory, filter="data")

@@ -110,7 +110,7 @@ class Problem:
 
 
 def optimize(objective: Objective, problem: Problem, steps: int) -> list[dict[str, float]]:
-    """Maximises the objective with Adam over the full batch, and measures before the first step and after each."""
+    """Maximise the objective with Adam over the full batch, and measure before the first step and after each."""
     surrogate = Surrogate(partial(objective.function, epsilon=EPSILON), objective.inputs)
 
     def loss(vector: Tensor) -> tuple[Tensor, Tensor]:

@@ -57,7 +57,7 @@ FIGURES = {
 
 
 def make_figure(arguments: FigureArguments) -> list[Path]:
-    """Draws the named figure and returns the paths written."""
+    """Draw the named figure and return the paths written."""
     if arguments.name not in FIGURES:
         nearest = suggest(arguments.name, FIGURES)
         raise SpoError(f"figure {arguments.name!r} is unknown{nearest}; accepted: {', '.join(FIGURES)}")

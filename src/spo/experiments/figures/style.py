@@ -160,7 +160,7 @@ def short_number(value: float, _=None) -> str:
 
 
 def save(figure, name: str, out: Path, formats: tuple[str, ...] = FORMATS) -> list[Path]:
-    """Writes the figure in every format, without dates, so that the same numbers give the same files.
+    """Write the figure in every format, without dates, so that the same numbers give the same files.
 
     No figure asks for a constrained layout, whose solver differs in the last digits from draw to draw.
     """
