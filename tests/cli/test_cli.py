@@ -1,6 +1,7 @@
 """The command line as a user meets it: one sentence, exit code 2, no traceback, nothing overwritten."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -188,6 +189,45 @@ def test_a_missing_extra_is_named_with_its_install(missing, extra, arguments, tm
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert f"pip install 'simple-policy-optimization[{extra}]'" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def ask_for_ray() -> None:
+    from spo.experiments.executors.ray import connect
+
+    connect(None, 1)
+
+
+def ask_for_tensorboard() -> None:
+    from spo.runs.loggers import TensorBoardLogger
+
+    TensorBoardLogger(None)
+
+
+def ask_for_watch() -> None:
+    cli.dispatch(["watch", "."])
+
+
+def ask_for_video() -> None:
+    from spo.evaluation import check_video
+
+    check_video("film.mp4")
+
+
+@pytest.mark.parametrize(
+    "missing, extra, ask",
+    [
+        ("ray", "ray", ask_for_ray),
+        ("torch.utils.tensorboard", "tensorboard", ask_for_tensorboard),
+        ("spo.watch.server", "watch", ask_for_watch),
+        ("imageio_ffmpeg", "video", ask_for_video),
+    ],
+)
+def test_every_other_extra_is_named_too(missing, extra, ask, monkeypatch):
+    """In this process: what asks for them imports them late."""
+    monkeypatch.setattr("os.environ", dict(os.environ))
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(SpoError, match=rf"needs: pip install 'simple-policy-optimization\[{extra}\]'"):
+        ask()
 
 
 def settings_of(*arguments: str):
