@@ -116,7 +116,7 @@ def test_what_reads_runs_or_steps_environments_needs_no_torch(module):
 
 def test_objectives_need_torch_alone():
     found = {name.split(".")[0] for name in imports(SOURCE / "objectives.py")}
-    own = {"inspect", "collections", "dataclasses", "functools", "importlib", "math", "types", "typing"}
+    own = {"__future__", "inspect", "collections", "dataclasses", "functools", "importlib", "math", "types", "typing"}
     assert found <= {"torch", *own}
 
 

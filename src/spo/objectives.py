@@ -4,10 +4,10 @@ Positional parameters are data, one value per sample; keyword-only parameters ar
 contract: the trainer computes only what a function asks for. Notation: `ratio` r = π_new(a|s) / π_old(a|s),
 `advantage` A after the trainer's normalisation, `kl` = KL(old‖new) and `kl_reverse` = KL(new‖old) of the sample's
 state, `epsilon` ε the width of the ratio bound, `next_` what belongs to the sample that follows in the same episode,
-`old_log_prob` = log π_old(a|s).
-
-Objectives of ratio and advantage alone take arrays of PyTorch, JAX and NumPy alike.
+`old_log_prob` = log π_old(a|s). Objectives of ratio and advantage alone take arrays of PyTorch, JAX and NumPy alike.
 """
+
+from __future__ import annotations  # so that Tensor is a word: torch takes seconds, and reading settings needs none
 
 import importlib
 import inspect
@@ -16,10 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 INPUTS = tuple("ratio log_ratio advantage kl kl_reverse next_ratio next_advantage has_next old_log_prob".split())
 """What an objective may ask for."""
@@ -32,7 +32,7 @@ LARGEST_LOG_RATIO = 15.0
 def clamp_log_ratio(log_ratio: Tensor) -> Tensor:
     """The log-ratio with its value capped and its gradient kept; below the cap it keeps its bits."""
     capped = LARGEST_LOG_RATIO + (log_ratio - log_ratio.detach())
-    return torch.where(log_ratio > LARGEST_LOG_RATIO, capped, log_ratio)
+    return capped.where(log_ratio > LARGEST_LOG_RATIO, log_ratio)
 
 
 def ratio_of(log_ratio: Tensor) -> Tensor:
@@ -45,7 +45,9 @@ def ratio_of(log_ratio: Tensor) -> Tensor:
 
 def namespace(array: Any) -> ModuleType:
     """The functions of an array's library: torch, or what the Python array API standard says."""
-    return torch if isinstance(array, Tensor) else array.__array_namespace__()
+    import torch
+
+    return torch if isinstance(array, torch.Tensor) else array.__array_namespace__()
 
 
 def spo(ratio: Tensor, advantage: Tensor, *, epsilon: float = 0.2) -> Tensor:
@@ -85,7 +87,7 @@ def spu(
     ratio: Tensor, advantage: Tensor, kl_reverse: Tensor, *, temperature: float = 1.2, state_delta: float = 0.05
 ) -> Tensor:
     """r·A/λ − KL(new‖old) where that KL is below the state's bound, else 0; the choice has no gradient."""
-    return torch.where(kl_reverse < state_delta, ratio * advantage / temperature - kl_reverse, 0.0)
+    return (ratio * advantage / temperature - kl_reverse).where(kl_reverse < state_delta, 0.0)
 
 
 def exceeds_kl_reverse(kl_reverse: float, *, delta: float = 0.05 / 1.3) -> bool:
@@ -103,14 +105,14 @@ def ppo_rb(ratio: Tensor, advantage: Tensor, *, epsilon: float = 0.2, alpha: flo
 def tr_ppo(ratio: Tensor, advantage: Tensor, kl: Tensor, *, delta: float = 0.025) -> Tensor:
     """r·A, without gradient where KL(old‖new) ≥ δ and the sample has already improved (r·A > A)."""
     surrogate = ratio * advantage
-    return torch.where((kl >= delta) & (surrogate > advantage), surrogate.detach(), surrogate)
+    return surrogate.detach().where((kl >= delta) & (surrogate > advantage), surrogate)
 
 
 def tr_ppo_rb(ratio: Tensor, advantage: Tensor, kl: Tensor, *, delta: float = 0.03, alpha: float = 0.05) -> Tensor:
     """r·A, with its slope turned to −α·A where KL(old‖new) ≥ δ and the sample has already improved."""
     surrogate = ratio * advantage
     rollback = (1 + alpha) * surrogate.detach() - alpha * surrogate
-    return torch.where((kl >= delta) & (surrogate > advantage), rollback, surrogate)
+    return rollback.where((kl >= delta) & (surrogate > advantage), surrogate)
 
 
 def rpo_reflective(
@@ -126,7 +128,7 @@ def rpo_reflective(
 ) -> Tensor:
     """PPO-Clip + β·min(r·r′·A′, clip(r, 1 ± ε)·clip(r′, 1 ± ε₁)·A′) with the sample that follows (Reflective)."""
     clipped = ratio.clamp(1 - epsilon, 1 + epsilon) * next_ratio.clamp(1 - epsilon_next, 1 + epsilon_next)
-    reflected = torch.minimum(ratio * next_ratio * next_advantage, clipped * next_advantage)
+    reflected = (ratio * next_ratio * next_advantage).minimum(clipped * next_advantage)
     return ppo_clip(ratio, advantage, epsilon=epsilon) + reflection * has_next * reflected
 
 
@@ -193,7 +195,7 @@ def drpo(ratio: Tensor, advantage: Tensor, old_log_prob: Tensor, *, delta: float
 def truly_ppo(ratio: Tensor, advantage: Tensor, kl: Tensor, *, delta: float = 0.03, alpha: float = 5.0) -> Tensor:
     """r·A, minus α·KL(old‖new) where that KL ≥ δ and the sample has already improved (r·A > A)."""
     surrogate = ratio * advantage
-    return torch.where((kl >= delta) & (surrogate > advantage), surrogate - alpha * kl, surrogate)
+    return (surrogate - alpha * kl).where((kl >= delta) & (surrogate > advantage), surrogate)
 
 
 def settings_of(function: Callable[..., Any] | None) -> dict[str, float]:
@@ -252,8 +254,7 @@ class Objective:
 
 
 QUADRATIC_KL = 0.05
-"""Of ε²: under an objective that is quadratic, a learning rate that follows a larger KL climbs to its cap. Measured on
-Pendulum-v1, see docs/objectives.md."""
+"""Of ε²: where an objective is quadratic, a rate that follows a larger KL climbs to its cap (docs/objectives.md)."""
 
 PPO_PAPER = "Schulman et al., 2017"
 TRULY_PPO = "Wang et al., 2020"
@@ -301,7 +302,6 @@ OBJECTIVES = {
         Objective("truly-ppo", truly_ppo, TRULY_PPO, is_of_the_paper=False),
     )
 }
-
 
 SETTINGS = {
     "epsilon": ("Width of the ratio bound (spo-adaptive: at the start).", "(0, 1)"),
@@ -380,11 +380,13 @@ def evaluate(name: str, log_ratio: Tensor, advantage: Tensor, **given: Any) -> T
 
 
 def _check_data(objective: Objective, data: dict[str, Any]) -> None:
+    import torch
+
     missing = [name for name in objective.inputs if name not in data and name != "ratio"]
     if missing:
         raise ValueError(f"objective {objective.name!r} asks for {', '.join(missing)}; give it by that name")
     for name, value in data.items():
-        if not isinstance(value, Tensor):
+        if not isinstance(value, torch.Tensor):
             raise ValueError(f"{name} is a {type(value).__name__}; accepted is a torch.Tensor")
         if value.shape != data["log_ratio"].shape:
             shapes = tuple(value.shape), tuple(data["log_ratio"].shape)

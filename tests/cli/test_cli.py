@@ -136,6 +136,18 @@ def read_help(capsys, *arguments: str) -> str:
     return " ".join(re.sub(r"[│╭╰─╮╯]", " ", capsys.readouterr().out).split())
 
 
+@pytest.mark.parametrize("words", [["train", "--help"], ["train", "CartPole-v1", "--step", "3"]])
+def test_help_and_refusals_of_training_do_not_wait_for_torch(words):
+    code = f"""import sys
+from spo import cli
+try:
+    cli.dispatch({words})
+except (SystemExit, cli.SpoError):
+    print("torch" in sys.modules)"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE)
+    assert done.stdout.splitlines()[-1] == "False"
+
+
 def test_the_help_tells_the_true_defaults(capsys):
     usual = read_help(capsys)
     for words in ("--steps", "(default: 10000000)", "per iteration. (default: 256)", "at the start). (default: 0.2)"):

@@ -18,11 +18,11 @@ HELP = {"-h", "--help", "--help-all"}
 
 @command("train ENV", "train a policy (spo train --help-all explains every setting)")
 def train(words: list[str]) -> None:
+    config = parse_train(words)  # before torch is imported: the help and refusals come at once
     load_torch()
     from spo.envs.factory import env_maker
     from spo.runs.start import run_training
 
-    config = parse_train(words)
     run_training(config, env_maker(config))
 
 
