@@ -416,14 +416,14 @@ def test_two_processes_never_share_a_run(tmp_path):
 
 def test_a_directory_that_was_used_meanwhile_is_left_alone(tmp_path, monkeypatch):
     """Another process trains there after this one has looked, and before it takes the lock."""
-    locked = RunDirectory.locked
+    acquire_lock = RunDirectory.acquire_lock
 
     def late(run):
         monkeypatch.undo()
         start_or_resume(run.path, "CartPole-v1", {})
-        return locked(run)
+        return acquire_lock(run)
 
-    monkeypatch.setattr(RunDirectory, "locked", late)
+    monkeypatch.setattr(RunDirectory, "acquire_lock", late)
     with pytest.raises(SpoError, match="already holds a run"):
         spo.train("CartPole-v1", **SHORT, out=str(tmp_path / "run"))
 
