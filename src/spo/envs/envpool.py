@@ -50,7 +50,7 @@ class EnvPoolVecEnv(VecEnvBase):
         self.pool = self._new_pool()
         four_episodes = EPISODES_BETWEEN_REBUILDS * self.pool.config["max_episode_steps"]
         self.rebuild_after_steps = rebuild_after_steps or four_episodes
-        self.observation_space, self.action_space = read_spaces(self.pool)
+        self.observation_space, self.action_space = self.pool.observation_space, self.pool.action_space
         self.layout = ObservationLayout(self.observation_space, encoder)
         self.episodes = EpisodeStatistics(range(count))
 
@@ -115,7 +115,10 @@ def make_pool(env_id: str, settings: dict[str, object]) -> Any:
     elif "post_constraint" in envpool.make_spec(name).config._fields:
         settings = {"post_constraint": True} | settings  # without it the Humanoids' contact forces stay zero
     try:
-        pool = envpool.make(name, "gymnasium", **settings)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*precision lowered by casting")
+            pool = envpool.make(name, "gymnasium", **settings)
+            _ = pool.observation_space, pool.action_space  # made now, once: EnvPool rounds its own bounds
     except Exception as error:
         raise EnvError(f"--backend envpool cannot make {env_id!r}: {type(error).__name__}: {error}")
     return pool
@@ -133,7 +136,7 @@ class PoolEnv(gym.Env):
         self.make = partial(make_pool, env_id)
         self.settings = {"num_envs": 1, "num_threads": 1} | settings
         self.pool = self.make(self.settings)
-        self.observation_space, self.action_space = read_spaces(self.pool)
+        self.observation_space, self.action_space = self.pool.observation_space, self.pool.action_space
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[object, dict]:
         """Make the pool anew, because it takes a seed at no other time."""
@@ -148,10 +151,3 @@ class PoolEnv(gym.Env):
 
     def close(self) -> None:
         self.pool.close()
-
-
-def read_spaces(pool: Any) -> tuple[gym.Space, gym.Space]:
-    """A pool's spaces, without Gymnasium's notice that EnvPool rounds its own bounds."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*precision lowered by casting")
-        return pool.observation_space, pool.action_space

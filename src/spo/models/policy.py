@@ -139,7 +139,9 @@ class Policy:
             packed = np.asarray(layout.pack(observation))[None]
         else:
             packed = np.stack([layout.pack(sample_of(observation, index)) for index in range(count)])
-        if packed.dtype.kind == "f" and not math.isfinite(np.add.reduce(packed, axis=None)):
+        with np.errstate(over="ignore"):  # large numbers may be finite where their sum is not
+            may_be_infinite = packed.dtype.kind == "f" and not math.isfinite(np.add.reduce(packed, axis=None))
+        if may_be_infinite:
             self._check_finite(packed)
         return packed, count is None
 
