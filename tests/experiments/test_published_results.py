@@ -13,7 +13,8 @@ from spo.experiments.results import Results
 from spo.experiments.sweep import Sweep
 from spo.runs.directory import RunDirectory
 
-PUBLISHED = Path(__file__).parents[2] / "results" / "table1-1M"
+ROOT = Path(__file__).parents[2]
+PUBLISHED = ROOT / "results" / "table1-1M"
 TASKS = ("Hopper-v4", "HalfCheetah-v4", "Humanoid-v4")
 VARIANTS = ("ppo-3", "spo-3", "ppo-7", "spo-7")
 
@@ -72,6 +73,13 @@ def test_the_followed_samples_end_as_the_page_says(tmp_path):
     )
     cli.dispatch(["figures", "fig2", "--follow", "--runs", *map(str, runs), "--out", str(tmp_path)])
     assert "largest |r − 1|: 1.47" in (tmp_path / "fig2-follow.svg").read_text()
+
+
+def test_the_command_of_make_demo_is_accepted(tmp_path, capsys):
+    line = next(line for line in (ROOT / "Makefile").read_text().splitlines() if "bin/spo compare" in line)
+    words = line.split()[1:] + ["--dry-run", "--out", str(tmp_path / "demo")]
+    cli.dispatch(words)
+    assert "3 of 3 runs to do, 100,000 steps each" in capsys.readouterr().out
 
 
 def test_nothing_published_names_a_place_on_a_machine():

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import get_origin
+from typing import Annotated, get_args, get_origin
 
 from spo.config.config import Config
 from spo.config.sources import make_config
@@ -68,12 +68,18 @@ def _refuse_several_values(words: Sequence[str]) -> None:
     """Lead to --vary where a setting that has one value is given several."""
     for index, flag in enumerate(words):
         name = flag.removeprefix("--").replace("-", "_")
-        if not flag.startswith("--") or get_origin(SETTINGS.get(name, tuple[int, ...])) in (tuple, dict):
+        if not flag.startswith("--") or name not in SETTINGS or _takes_several(SETTINGS[name]):
             continue
         values = list(itertools.takewhile(lambda word: not word.startswith("--"), words[index + 1 :]))
         if len(values) > 1:
             instead = f"--vary {flag[2:]}={','.join(values)} compares them"
             raise ConfigError(f"{flag} {' '.join(values)} is not accepted: it must be one value; {instead}")
+
+
+def _takes_several(kind: object) -> bool:
+    """Tell whether a setting's type is a list or a table, whatever is annotated to it."""
+    kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    return get_origin(kind) in (tuple, dict) or any(map(_takes_several, get_args(kind)))
 
 
 def plan_comparison(
