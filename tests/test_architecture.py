@@ -40,6 +40,7 @@ EXPERIMENTS = [
 READ_WITHOUT_TORCH = (
     "spo.models.choose_distribution",
     "spo.models.image_encoders",
+    "spo.runs.console",
     "spo.runs.directory",
     "spo.runs.summary",
     "spo.runs.checkpoint",

@@ -135,7 +135,7 @@ def _make_rendered(make_env: MakeEnv) -> gym.Env:
     try:
         return make_env(full_games=True, render_mode="rgb_array")
     except SpoError as error:
-        raise SpoError(f"--video cannot be recorded: {error}")
+        raise SpoError(f"--video cannot be recorded: {error}{_hint_at_render_mode(error)}")
 
 
 def _make_window(make_env: MakeEnv) -> gym.Env:
@@ -143,11 +143,17 @@ def _make_window(make_env: MakeEnv) -> gym.Env:
     try:
         env = make_env(full_games=True, render_mode="human")
     except SpoError as error:
-        raise SpoError(f"--render cannot show it: {error}")
+        raise SpoError(f"--render cannot show it: {error}{_hint_at_render_mode(error)}")
     if env.render_mode != "human":
         env.close()
         raise SpoError(f"--render cannot show it: the environment draws {', '.join(_render_modes(env)) or 'nothing'}")
     return env
+
+
+def _hint_at_render_mode(error: SpoError) -> str:
+    """Name the argument that environments of one's own often lack."""
+    is_refused = isinstance(error.__cause__, TypeError)
+    return " (its constructor must take render_mode, and its render() return frames)" if is_refused else ""
 
 
 def _render_modes(env: gym.Env) -> list[str]:

@@ -64,7 +64,7 @@ BAD_INPUT = [
     ((*TRAIN, "--init-from", "nowhere"), "nowhere holds no policy"),
     (("eval",), "RUN is missing (see spo eval --help)"),
     (("bench",), "SUITE is missing (see spo bench --help)"),
-    (("eval", "nowhere"), "nowhere is not a run directory: it has no config.json"),
+    (("eval", "nowhere"), "nowhere is not a run directory: there is nothing of that name"),
     (("compare", "CartPole-v1", "--objectives", "spo", "pp0"), "--objective pp0 is unknown"),
     (("compare", "CartPole-v1", "--wings", "2"), "Unrecognized options: --wings"),
     (("compare", "CartPole-v1", "--epsilon", "0.1", "0.2"), "--vary epsilon=0.1,0.2 compares them"),
@@ -171,6 +171,10 @@ def test_the_help_tells_the_true_defaults(capsys):
         (("train", "X-v0", "--lr", "3"), "(did you mean --learning-rate?)"),
         (("train", "X-v0", "--step", "20k"), "(did you mean --steps?)"),
         (("train", "X-v0", "--num-envs=4"), "(did you mean --envs?)"),
+        (("train", "--env-id", "X-v0"), "(ENV stands by itself, without a flag before it)"),
+        (("train", "--env", "X-v0"), "(ENV stands by itself, without a flag before it)"),
+        (("train", "X-v0", "--clip-vloss"), "(did you mean --value-clip?)"),
+        (("train", "X-v0", "--track"), "--track names no tracker: say which, as in --track wandb"),
         (("trian", "X-v0"), "(did you mean train?)"),
         (("bench", "smoke", "--dry"), "(did you mean --dry-run?)"),
         (("bench", "smoek"), "(did you mean smoke?)"),
@@ -332,8 +336,20 @@ def test_comparing_objectives(capfd, tmp_path):
 
 
 def test_a_terminal_shows_that_torch_is_loading():
-    """It takes seconds; what is refused without it is refused at once."""
-    words = ["-m", "spo", "resume", "nowhere"]
-    script = f"import pty, sys; pty.spawn([sys.executable, *{words}])"
-    shown = subprocess.run([sys.executable, "-c", script], capture_output=True).stdout.decode()
-    assert shown.startswith("loading PyTorch …\r\x1b[Kerror: nowhere")
+    """It takes seconds; what is refused without it is refused at once, and a run is announced before it."""
+    assert show_on_terminal("resume", "nowhere").startswith("error: nowhere is not a run directory")
+    *lines, last = show_on_terminal("train", "Nowhere-v0", "--steps", "1M").rstrip().split("\r\n")
+    assert " ".join(lines).startswith("Nowhere-v0 · spo epsilon 0.2 · preset mujoco")
+    assert last.startswith("loading PyTorch …\r\x1b[Kerror: environment 'Nowhere-v0' is not")
+
+
+def test_a_terminal_breaks_the_announcement_between_words():
+    *lines, _ = show_on_terminal("train", "Nowhere-v0", "--steps", "1M").rstrip().split("\r\n")
+    assert len(lines) > 1 and max(map(len, lines)) <= 80
+    assert " ".join(lines).endswith("· policy 64-64 · seed 1 · 999,424 steps")
+
+
+def show_on_terminal(*words: str) -> str:
+    script = f"import pty, sys; pty.spawn([sys.executable, '-m', 'spo', *{words}])"
+    terminal = {**os.environ, "COLUMNS": "80", "TERM": "xterm"}
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, env=terminal).stdout.decode()

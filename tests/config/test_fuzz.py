@@ -123,7 +123,7 @@ def shell(tmp_path, monkeypatch, finished):
     monkeypatch.chdir(deep)
     shutil.copytree(finished, "run")
     Path("file").write_text("no directory")
-    monkeypatch.setattr("spo.runs.start.run_training", lambda config, make_env: make_env().close())
+    monkeypatch.setattr("spo.runs.start.carry_out", lambda config, make_env: make_env().close())
     monkeypatch.setattr("spo.runs.resume.Trainer", reach)
     monkeypatch.setattr("spo.runs.evaluate.evaluate_policy", lambda policy, make_env, *_: (make_env().close(), reach()))
     monkeypatch.setattr("spo.experiments.run_sweep.Local", reach)

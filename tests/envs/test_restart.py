@@ -9,7 +9,7 @@ import pytest
 import spo
 from spo.envs.make import EnvMaker
 from spo.envs.subproc import SubprocVecEnv
-from spo.envs.sync import SyncVecEnv
+from spo.envs.sync import MOST_WARNINGS, SyncVecEnv
 from spo.errors import EnvError
 
 
@@ -53,7 +53,18 @@ def test_an_episode_is_cut_where_its_environment_raised(capfd):
     np.testing.assert_allclose(cut.observation, 0.0)
     assert [(episode.total_reward, episode.length) for episode in cut.episodes] == [(2.0, 3), (2.0, 3)]
     assert envs.envs[0] is not first
-    assert "environment 1 raised RuntimeError: gearbox broke (its step 3); its episode is cut" in capfd.readouterr().err
+    told = capfd.readouterr().err.splitlines()[1]
+    assert told.startswith("warning: environment 1 raised RuntimeError: gearbox broke (its step 3) (line ")
+    assert told.endswith("; its episode is cut, and it is made anew")
+
+
+def test_restarts_are_counted_and_only_the_first_ones_told(capfd):
+    envs = SyncVecEnv(make(2), range(2), seed=1)
+    envs.reset()
+    assert sum(envs.step(np.zeros(2, int)).restarts for _ in range(10)) == 10
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == MOST_WARNINGS and "test_restart.py, in step)" in lines[0]
+    assert lines[-1].endswith("it is made anew; from here on they are only counted")
 
 
 def test_workers_count_their_restarts():
@@ -74,7 +85,7 @@ def test_what_would_come_again_or_was_not_asked_for_ends_the_run(at, on_error, s
             envs.step(np.zeros(2, int))
 
 
-def test_a_run_goes_on_and_counts(tmp_path):
+def test_a_run_goes_on_and_counts(tmp_path, capfd):
     settings = {
         "preset": "classic",
         "steps": 64,
@@ -82,8 +93,8 @@ def test_a_run_goes_on_and_counts(tmp_path):
         "horizon": 16,
         "minibatches": 2,
         "epochs": 1,
-        "quiet": True,
     }
     spo.train(Breaking, on_env_error="restart", env_arg={"at": 5}, out=str(tmp_path / "run"), **settings)
+    assert "environments made anew      12 (--on-env-error restart)" in capfd.readouterr().out
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [row["env_restarts"] for row in rows] == [6, 12]

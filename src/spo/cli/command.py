@@ -75,10 +75,16 @@ def load_torch() -> None:
 def _suggest_flag(sentence: str, kind: type) -> str:
     """Name the flag that was probably meant where one is unknown."""
     unknown = re.match(r"Unrecognized options: .*?--([\w-]+)", sentence)
-    flags = [name.replace("_", "-") for name in typing.get_type_hints(kind)]
+    if not unknown:
+        return ""
+    hints = typing.get_type_hints(kind, include_extras=True)
     elsewhere = {theirs.replace("_", "-"): ours.replace("_", "-") for theirs, ours in NAMES_ELSEWHERE.items()}
+    meant = elsewhere.get(unknown[1], unknown[1])
+    if tyro.conf.Positional in getattr(hints.get(meant), "__metadata__", ()):
+        return f" ({meant.upper()} stands by itself, without a flag before it)"
+    flags = [name.replace("_", "-") for name in hints]
     known = {theirs: ours for theirs, ours in elsewhere.items() if ours in flags}
-    return suggest(unknown[1], flags, known, prefix="--") if unknown else ""
+    return suggest(unknown[1], flags, known, prefix="--")
 
 
 def _read_sentence(box: str) -> str:

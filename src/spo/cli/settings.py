@@ -11,6 +11,7 @@ from spo.cli.command import parse
 from spo.config.config import OBJECTIVE_SETTINGS, Config, Essential, ObjectiveSettings, make_objective_field
 from spo.config.sources import merge_sources
 from spo.config.validation import ANNOTATIONS
+from spo.errors import ConfigError
 
 GivenSettings = TypedDict("GivenSettings", ANNOTATIONS, total=False)
 """Those settings that a command line names; all others are missing."""
@@ -21,7 +22,10 @@ EXAMPLE = "HalfCheetah-v4"
 
 def parse_settings(words: list[str], program: str) -> dict[str, object]:
     """Parse the settings that the words of a command line give, and no others."""
-    return dict(parse(GivenSettings, words, program))
+    given = dict(parse(GivenSettings, words, program))
+    if given.get("track") == ():
+        raise ConfigError("--track names no tracker: say which, as in --track wandb (spo train --help-all lists them)")
+    return given
 
 
 def print_help(given: Mapping[str, object], is_whole: bool) -> None:

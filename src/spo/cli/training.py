@@ -18,12 +18,15 @@ HELP = {"-h", "--help", "--help-all"}
 
 @command("train ENV", "train a policy (spo train --help-all explains every setting)")
 def train(words: list[str]) -> None:
-    config = parse_train(words)  # before torch is imported: the help and refusals come at once
+    from spo.runs.console import announce_training
+
+    config = parse_train(words)
+    announce_training(config)  # before torch is imported: help, refusals and the first line come at once
     load_torch()
     from spo.envs.factory import env_maker
-    from spo.runs.start import run_training
+    from spo.runs.start import carry_out
 
-    run_training(config, env_maker(config))
+    carry_out(config, env_maker(config))
 
 
 def parse_train(words: list[str]) -> "Config":
@@ -61,6 +64,9 @@ class ResumeArguments:
 
 @command("resume RUN", "continue a run that was stopped, to the bit as if it never was", ResumeArguments)
 def resume(given: ResumeArguments) -> None:
+    from spo.runs.directory import RunDirectory
+
+    RunDirectory.open(given.run)  # a slip of the name is told before torch is imported
     load_torch()
     from spo.runs.resume import resume
 
@@ -143,6 +149,9 @@ class EvalArguments:
 def evaluate(given: EvalArguments) -> None:
     from contextlib import closing
 
+    from spo.runs.directory import RunDirectory
+
+    RunDirectory.open(given.run)  # a slip of the name is told before torch is imported
     load_torch()
     from spo.evaluation import EvaluationProgress
     from spo.runs.evaluate import evaluate

@@ -58,7 +58,7 @@ class Essential:
     """What is set most often."""
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
-    """A registered Gymnasium id, such as HalfCheetah-v4 or module:Env-v0, or an Atari game, such as Breakout."""
+    """A Gymnasium id, such as HalfCheetah-v4, module:Class or module:Env-v0 of yours, or an Atari game: Breakout."""
     steps: Annotated[fields.Steps, fields.whole(1, 10**15)]
     """Environment steps over all environments, such as 1e6, 1M or 200k; rounded down to whole iterations."""
     seed: Annotated[int, fields.COUNT_OR_ZERO] = 1

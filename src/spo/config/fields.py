@@ -30,6 +30,10 @@ NAMES_ELSEWHERE = {
     **dict.fromkeys(("discount", "discount_factor"), "gamma"),
     **dict.fromkeys(("env_id", "environment", "task"), "env"),
     **dict.fromkeys(("env_kwargs", "env_args"), "env_arg"),
+    **dict.fromkeys(("clip_vloss", "no_clip_vloss", "clip_range_vf", "clip_value"), "value_clip"),
+    **dict.fromkeys(("anneal_lr", "no_anneal_lr", "lr_decay", "schedule"), "lr_schedule"),
+    **dict.fromkeys(("norm_adv", "no_norm_adv"), "normalize_advantage"),
+    **dict.fromkeys(("cuda", "gpu"), "device"),
     **dict.fromkeys(("output", "log_dir", "logdir", "dir"), "out"),
 }
 """What other libraries call a setting."""

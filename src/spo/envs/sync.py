@@ -12,9 +12,12 @@ import numpy as np
 from spo.envs import Episode, EpisodeStatistics, Step, VecEnvBase
 from spo.envs.make import MakeEnv, check_env
 from spo.envs.mujoco_tasks import make_batched_task
-from spo.errors import EnvError, printable
+from spo.errors import EnvError, place_of, printable
 from spo.runtime.seeding import episode_seed
 from spo.spaces import ObservationLayout, check_maskable
+
+MOST_WARNINGS = 3
+"""Of environments that raised and were made anew; further ones are counted in silence."""
 
 
 class SyncVecEnv(VecEnvBase):
@@ -37,6 +40,7 @@ class SyncVecEnv(VecEnvBase):
         threads: int = 1,
     ):
         self.make_env, self.restarts = make_env, 0  # since the last step ended
+        self.warnings = 0
         self.indices, self.seed = list(indices), seed  # a part of all environments may live elsewhere
         self.num_envs = len(self.indices)
         self.envs = [check_env(first or make_env())] + [make_env() for _ in self.indices[1:]]
@@ -115,8 +119,12 @@ class SyncVecEnv(VecEnvBase):
     def _replace(self, index: int, error: BaseException) -> np.ndarray:
         """Make an environment that raised anew, and return the last that was seen of it: a limit cut its episode."""
         self.restarts += 1
+        self.warnings += 1
         message = f"environment {self.indices[index]} raised {type(error).__name__}: {error} (its step {self.steps})"
-        print(printable(f"warning: {message}; its episode is cut, and it is made anew"), file=sys.stderr, flush=True)
+        if self.warnings <= MOST_WARNINGS:
+            last = "; from here on they are only counted" if self.warnings == MOST_WARNINGS else ""
+            text = f"warning: {message}{place_of(error)}; its episode is cut, and it is made anew{last}"
+            print(printable(text), file=sys.stderr, flush=True)
         with suppress(Exception):
             self.envs[index].close()
         self.envs[index], self.life_lost[index] = self.make_env(), False

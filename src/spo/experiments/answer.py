@@ -110,7 +110,7 @@ def judge_deviations(results: Results) -> str:
     inside = [variant for variant, own in runs.items() if not any(map(_is_outside, own))]
     parts = [_describe_inside(results, {name: runs[name] for name in inside}, bound)] if inside else []
     left = [_describe_outside(results.plan.label(name), runs[name]) for name in runs if name not in inside]
-    parts += [f"{'The ratio deviation' if not parts else 'It'} left {bound} with {'; '.join(left)}."] if left else []
+    parts += [f"{'The ratio deviation' if not parts else 'It'} left {bound} with {_list_names(left)}."] if left else []
     return " ".join(parts)
 
 
@@ -123,10 +123,15 @@ def _is_outside(run: Result) -> bool:
 
 
 def _describe_inside(results: Results, runs: dict[str, list[Result]], bound: str) -> str:
-    names = "; ".join(results.plan.label(variant) for variant in runs)  # labels have commas
+    names = _list_names([results.plan.label(variant) for variant in runs])
     return (
         f"The ratio deviation stayed within {bound} with {names} (at most {short(_largest(sum(runs.values(), [])))})."
     )
+
+
+def _list_names(names: list[str]) -> str:
+    """Names in a sentence; they may have commas themselves."""
+    return " and ".join(filter(None, ["; ".join(names[:-1]), names[-1]]))
 
 
 def _describe_outside(label: str, runs: list[Result]) -> str:

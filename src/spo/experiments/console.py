@@ -1,7 +1,6 @@
 """A sweep on the terminal: its plan, its progress, its results."""
 
 import sys
-import textwrap
 import time
 import warnings
 from pathlib import Path
@@ -26,14 +25,6 @@ SPARK = 10
 """Letters of a spark line."""
 SHORT = "* so few episodes ended there that the last 8 were taken"
 SECONDS_BETWEEN_TABLES = 2.0
-
-
-def fold(text: str) -> str:
-    """Break lines between words on a terminal, and nowhere else: a log may be searched."""
-    if not sys.stdout.isatty():
-        return text
-    width = Console().width
-    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
 
 
 def print_missing(results: Results) -> None:
@@ -98,7 +89,9 @@ def progress_table(sweep: Sweep, running: set[Cell]) -> Table:
     done = sum(status.get("state") == "finished" for status in statuses.values())
     title = f"{done} of {len(statuses)} done, {len(failed)} failed"
     headings = ("steps", "steps/s", "time left", "return", "ratio deviation")
-    table = Table(Column("run", min_width=17), *headings, title=title, box=SIMPLE)
+    has_rows = bool(running or failed)
+    box = SIMPLE if has_rows else None
+    table = Table(Column("run", min_width=17), *headings, title=title, box=box, show_header=has_rows)
     for cell in sorted(running):
         table.add_row(escape(str(cell)), *progress(sweep, cell))
     for cell, reason in failed.items():
@@ -107,13 +100,14 @@ def progress_table(sweep: Sweep, running: set[Cell]) -> Table:
 
 
 def progress(sweep: Sweep, cell: Cell) -> list[str]:
-    """Steps, steps per second, time left, return and ratio deviation of a running run."""
+    """Steps, steps per second, time left, return (of the last 20 episodes) and ratio deviation of a running run."""
     last = sweep.run(cell).last_metrics()
     if last is None:
         return ["starting"]
     total, speed = sweep.plan.config(cell).total_steps, last["env_steps"] / last["wall_time"]
     left = clock((total - last["env_steps"]) / speed)
-    reached = f"{last['return_mean']:.1f}" if "return_mean" in last else "–"
+    returns = [episode["return"] for episode in sweep.run(cell).last_episodes()]
+    reached = f"{sum(returns) / len(returns):.1f}" if returns else "–"
     return [f"{last['env_steps']:,} of {total:,}", f"{speed:,.0f}", left, reached, f"{last['ratio_deviation']:.3g}"]
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from spo.errors import SpoError
 from spo.experiments.answer import answer
-from spo.experiments.console import WIDE, Display, fold, print_missing, print_plan, result_table
+from spo.experiments.console import WIDE, Display, print_missing, print_plan, result_table
 from spo.experiments.executors import Executor, execute
 from spo.experiments.executors.local import Local
 from spo.experiments.history import was_packed
@@ -18,6 +18,7 @@ from spo.experiments.results import Results, curves_csv
 from spo.experiments.run_time import sort_longest_first
 from spo.experiments.sweep import Sweep
 from spo.runtime import signals
+from spo.runtime.formatting import fold
 
 
 def bench(
@@ -48,9 +49,9 @@ def bench(
     results = Results(sweep)
     # Elsewhere than on a terminal nothing is gained by folding lines.
     Console(width=None if sys.stdout.isatty() else WIDE).print(result_table(results))
-    print(fold(answer(results)))
+    print(fold(answer(results), sys.stdout))
     kept = ["results.csv", "curves.csv", *draw_picture(results, out)]
-    print(fold(f"{', '.join(kept)} and runs/ are in {out}; spo report {out} makes a page of them"))
+    print(fold(f"{', '.join(kept)} and runs/ are in {out}; spo report {out} makes a page of them", sys.stdout))
     print_missing(results)
 
 

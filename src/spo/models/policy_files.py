@@ -61,7 +61,9 @@ def load_newest_policy(path: str | os.PathLike, encoder: str | None = None) -> t
     """The final policy of a run, or until there is one that of its newest good checkpoint; and its folder."""
     folders = _policy_folders(Path(path))
     if not folders:
-        raise SpoError(f"{path} holds no policy: there is no policy.json in it (a run writes one when it ends)")
+        raise SpoError(
+            f"{path} holds no policy: there is no policy.json in it (a run writes one with its first checkpoint)"
+        )
     for folder in folders:
         try:
             return _load(folder, encoder), folder

@@ -7,12 +7,17 @@ from typing import Any
 
 from rich.console import Console
 
-from spo.algorithms.adam import LARGEST_LEARNING_RATE
 from spo.config.config import Config
 from spo.errors import printable
 from spo.objectives import QUADRATIC_KL
 from spo.runs.directory import RunDirectory
-from spo.runtime.formatting import show
+from spo.runtime.formatting import fold, show
+
+
+def announce_training(config: Config) -> None:
+    """Refuse a new run whose directory is taken, or say what is about to run; without torch, so at once."""
+    RunDirectory.check_unused(config.out, config.overwrite)
+    announce(config)
 
 
 def announce(config: Config) -> None:
@@ -24,7 +29,7 @@ def announce(config: Config) -> None:
         f"{config.env} · {config.objective} {settings} · preset {config.preset}, {behaviour} · policy {layers}"
         f" · seed {config.seed} · {config.total_steps:,} steps"
     )
-    say(config, text, *_warnings(config))
+    describe(config, text, *_warnings(config))
 
 
 @contextmanager
@@ -48,10 +53,18 @@ def say(config: Config, *lines: str) -> None:
         print(*map(printable, lines), sep="\n", file=sys.stderr, flush=True)
 
 
+def describe(config: Config, *lines: str) -> None:
+    """Say what nobody copies, so that a terminal may break it between words; a command must stay one line."""
+    if not config.quiet:
+        print(*(fold(printable(line), sys.stderr) for line in lines), sep="\n", file=sys.stderr, flush=True)
+
+
 def _warnings(config: Config) -> list[str]:
     """What is accepted, and still unlikely to be what somebody wants."""
     if not config.outruns_kl_target:
         return []
+    from spo.algorithms.adam import LARGEST_LEARNING_RATE  # with torch, which a run that is announced does not wait for
+
     why = f"{config.objective} keeps the KL mostly below half of --lr-kl-target {show(config.lr_kl_target)}"
     instead = "use --lr-schedule linear"
     if config.epsilon_schedule == "constant":
@@ -68,4 +81,6 @@ def print_summary(config: Config, summary: Mapping[str, Any], directory: RunDire
     print(f"return over the last 10 %   {returned}{note}")
     print(f"maximum ratio deviation     {summary['ratio_deviation_max']:.4g}")
     print(f"steps per second            {summary['steps_per_second']:,.0f}")
+    if restarts := (directory.last_metrics() or {}).get("env_restarts"):
+        print(f"environments made anew      {restarts} (--on-env-error restart)")
     print(f"run directory               {directory.path}")

@@ -17,6 +17,8 @@ from spo.runs.summary import summarize
 from spo.runtime.files import packed_path, read_json, read_rows, translate_os_errors, write_json
 
 LONGEST_ROW = 65_536
+LAST_EPISODES = 20
+"""Over how many episodes the return is told while a run goes on."""
 FORMER_NAMES = {"ratio_max": "ratio_deviation_sample_max", "outside_fraction": "clip_fraction"}
 """Metrics that rows of earlier versions have under another name; whoever reads rows meets today's only."""
 
@@ -70,7 +72,8 @@ class RunDirectory:
     def open(cls, path: str | os.PathLike[str]) -> "RunDirectory":
         run = cls(path)
         if not os.path.isfile(run.config):
-            raise CorruptRunError(f"{run.path} is not a run directory: it has no config.json")
+            lack = "it has no config.json" if os.path.exists(run.path) else "there is nothing of that name"
+            raise CorruptRunError(f"{run.path} is not a run directory: {lack}")
         run.check_regular_files()
         return run
 
@@ -81,7 +84,7 @@ class RunDirectory:
         """Remove what an earlier run without a checkpoint left here, and nothing else."""
         for path in (self.config, self.status, self.evaluation, self.traceback, self.trackers, *self.logs):
             path.unlink(missing_ok=True)
-        for folder in (self.checkpoints, self.best, self.tensorboard, self.ratios):
+        for folder in (self.checkpoints, self.best, self.tensorboard, self.ratios, self.ratio_samples):
             shutil.rmtree(folder, ignore_errors=True)
 
     def unexpected_entries(self) -> list[Path]:
@@ -125,12 +128,12 @@ class RunDirectory:
 
     def last_metrics(self) -> dict[str, Any] | None:
         """The newest metrics row, without reading all of them."""
-        if not self.metrics.exists():
-            return None
-        with self.metrics.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - LONGEST_ROW))
-            lines = file.read().split(b"\n")
-        return _with_todays_names(json.loads(lines[-2])) if len(lines) > 1 else None
+        rows = _read_last_rows(self.metrics, 1)
+        return _with_todays_names(rows[-1]) if rows else None
+
+    def last_episodes(self, most: int = LAST_EPISODES) -> list[dict[str, Any]]:
+        """The episodes that ended last, without reading all of them."""
+        return _read_last_rows(self.episodes, most)
 
     def has_rows(self) -> bool:
         """Whether there are metrics of single iterations, packed or not."""
@@ -174,6 +177,17 @@ class RunDirectory:
 
 def _with_todays_names(row: dict[str, Any]) -> dict[str, Any]:
     return {FORMER_NAMES.get(name, name): value for name, value in row.items()}
+
+
+def _read_last_rows(path: Path, most: int) -> list[dict[str, Any]]:
+    """Up to so many whole rows at the end of a log that may be growing; there is no such log before the first."""
+    if not path.exists():
+        return []
+    with path.open("rb") as file:
+        start = max(0, file.seek(0, os.SEEK_END) - LONGEST_ROW)
+        file.seek(start)
+        lines = file.read().split(b"\n")[1 if start else 0 : -1]  # the first may be cut off, the last be unfinished
+    return [json.loads(line) for line in lines[-most:]]
 
 
 def _choose_unused(parent: Path, name: str) -> Path:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from spo.algorithms.metrics import Row
 from spo.errors import ConfigError
-from spo.runs.directory import RunDirectory
+from spo.runs.directory import LAST_EPISODES, RunDirectory
 from spo.runtime.formatting import clock
 
 
@@ -132,7 +132,7 @@ class ProgressLogger:
 
     def __init__(self, total_steps: int):
         self.total_steps = total_steps
-        self.returns: deque[float] = deque(maxlen=20)
+        self.returns: deque[float] = deque(maxlen=LAST_EPISODES)
         self.evaluation: float | None = None
         self.live = Live(console=Console(stderr=True), auto_refresh=False) if sys.stderr.isatty() else None
         self.last_line = time.monotonic()
@@ -168,6 +168,7 @@ class ProgressLogger:
         ]
         parts += [f"evaluation {self.evaluation:.1f}"] if self.evaluation is not None else []
         parts += [f"ε {row['epsilon']:.3g}"] if "epsilon" in row else []
+        parts += [f"{row['env_restarts']} restarts"] if row.get("env_restarts") else []
         while width and len(parts) > 1 and len(" · ".join(parts)) > width:
             parts.pop()
         return " · ".join(parts)

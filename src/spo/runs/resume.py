@@ -17,7 +17,7 @@ from spo.errors import ConfigError, CorruptRunError, SpoError, printable
 from spo.models.policy_files import load_policy
 from spo.runs import checkpoint
 from spo.runs.checkpoint import Snapshot
-from spo.runs.console import announce, say
+from spo.runs.console import announce, describe, say
 from spo.runs.directory import RunDirectory
 from spo.runs.loggers import Logger
 from spo.runs.record import RunRecord, check_wrappers_repeated, machine, versions
@@ -76,7 +76,7 @@ def _continue_run(
     callback: Callback | None,
     loggers: Sequence[Logger],
 ) -> Run:
-    say(trainer.config, *describe_backend(trainer))
+    describe(trainer.config, *describe_backend(trainer, "as before"))
     _take_recorded_path(trainer, directory, record, is_new=snapshot is None)
     if snapshot:
         _restore(trainer, snapshot)

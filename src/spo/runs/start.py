@@ -14,7 +14,7 @@ from spo.envs.watchdog import WatchdogVecEnv
 from spo.errors import SpoError
 from spo.models.choose_distribution import describe_action_scale
 from spo.models.policy import Policy
-from spo.runs.console import announce, print_summary, say, say_compiling
+from spo.runs.console import announce_training, describe, print_summary, say, say_compiling
 from spo.runs.directory import RunDirectory
 from spo.runs.loggers import Logger
 from spo.runs.profile import table
@@ -54,11 +54,17 @@ def name_of(make_env: MakeEnv) -> str:
 def run_training(
     config: Config, make_env: EnvMaker, callback: Callback | None = None, loggers: Sequence[Logger] = ()
 ) -> Run:
-    """A new run, from the environments to the saved policy."""
-    RunDirectory.check_unused(config.out, config.overwrite)
+    """A new run, from the announcement to the saved policy."""
+    announce_training(config)
+    return carry_out(config, make_env, callback, loggers)
+
+
+def carry_out(
+    config: Config, make_env: EnvMaker, callback: Callback | None = None, loggers: Sequence[Logger] = ()
+) -> Run:
+    """A new run that has been announced, from the environments to the saved policy."""
     check_trackers(config.track)
     with signals.install_handlers():
-        announce(config)
         trainer = Trainer(config, make_env)
         try:
             directory = RunDirectory.create(
@@ -70,13 +76,13 @@ def run_training(
                     directory.clear()
                 record = RunRecord.of(trainer)
                 record.write(directory)  # before compiling, so that a run killed there can be resumed
-                say(config, *describe_backend(trainer))
+                describe(config, *describe_backend(trainer))
                 if trainer.initial_policy:
                     say(config, f"starts from the policy in {trainer.initial_policy}")
                 path, reason = choose_update_path(trainer, directory, is_new=True)
                 record.resolved.update = path
                 record.write(directory)
-                say(config, f"update {path} ({reason})")
+                describe(config, f"update {path} ({reason})")
                 return run_to_completion(trainer, Recorder(trainer, directory, loggers=loggers), callback)
         finally:
             trainer.envs.close()
@@ -131,10 +137,10 @@ def run_to_completion(trainer: Trainer, recorder: Recorder, callback: Callback |
     return Run(directory.path, trainer.snapshot_policy(), summary)
 
 
-def describe_backend(trainer: Trainer) -> list[str]:
+def describe_backend(trainer: Trainer, reason: str | None = None) -> list[str]:
     """What steps the environments and why, and how actions are scaled, where that is worth a line."""
     threads = f"{trainer.threads} thread{'s' if trainer.threads > 1 else ''}"
-    backend = f"backend {trainer.backend} ({trainer.backend_reason}), {threads}"
+    backend = f"backend {trainer.backend} ({reason or trainer.backend_reason}), {threads}"
     space, distribution = trainer.spec.action_space, trainer.spec.distribution
     note = describe_action_scale(space, distribution, trainer.config.action_scale)
     return [backend, note] if note else [backend]

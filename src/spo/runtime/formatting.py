@@ -1,7 +1,9 @@
 """Numbers and durations as people read them."""
 
 import math
+import textwrap
 from collections.abc import Iterable
+from typing import TextIO
 
 BARS = "▁▂▃▄▅▆▇█"
 
@@ -38,6 +40,15 @@ def percent(share: float) -> str:
 def plural(count: int, word: str) -> str:
     """A count with its noun: 1 run, 2 runs."""
     return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def fold(text: str, stream: TextIO) -> str:
+    """Break a line between words where it is printed on a terminal, and nowhere else: a log may be searched."""
+    if not stream.isatty():
+        return text
+    from rich.console import Console  # slow to import, for workers that print nothing
+
+    return textwrap.fill(text, Console(file=stream).width, break_long_words=False, break_on_hyphens=False)
 
 
 def draw_bars(values: Iterable[float], width: int = 16, ends: tuple[float, float] | None = None) -> str:
