@@ -31,6 +31,15 @@ def read_blocks(page: Path, kind: str) -> list[tuple[str, str | None]]:
     return [(block["text"], block["reason"]) for block in BLOCK.finditer(page.read_text()) if block["kind"] == kind]
 
 
+def test_every_block_is_of_a_kind_that_is_looked_after():
+    """Commands have no kind; a picture or a patch is neither a command nor Python."""
+    kinds = {(name_of(page), block["kind"]) for page in PAGES for block in BLOCK.finditer(page.read_text())}
+    assert [(page, kind) for page, kind in kinds if kind not in ("", "python", "toml", "text", "diff")] == []
+    fences = {page: len(re.findall(r"^\s*```", page.read_text(), re.M)) for page in PAGES}
+    found = {page: 2 * len(list(BLOCK.finditer(page.read_text()))) for page in PAGES}
+    assert fences == found  # none is indented, or ends otherwise, and so overlooked
+
+
 def pages_with(kind: str) -> list[Path]:
     return [page for page in PAGES if any(reason is None for _, reason in read_blocks(page, kind))]
 
@@ -52,9 +61,9 @@ def shorten(text: str) -> str:
 
 
 def lines_of(page: Path) -> list[str]:
-    """The lines of a page's blocks of commands, without what is said of them."""
+    """The lines of a page's blocks of commands, without what is said of them and where their output goes."""
     texts = [text.replace("\\\n", " ") for text, reason in read_blocks(page, "") if reason is None]
-    lines = [line.partition("#")[0].strip() for text in texts for line in text.splitlines()]
+    lines = [re.split(" #| >", line)[0].strip() for text in texts for line in text.splitlines()]
     return [line for line in lines if line]
 
 

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from spo import cli
+from spo.cli.completion import list_options
 
 
 def write_script(shell: str, capsys, tmp_path):
@@ -30,10 +31,24 @@ ASKED = [
     (["spo", "train", "X-v0", "--learning-r"], {"--learning-rate"}),
     (["spo", "train", "X-v0", "--quiet", "--lr-s"], {"--lr-schedule"}),
     (["spo", "compare", "X-v0", "--objectives", "spo-ad"], {"spo-adaptive"}),
+    (["spo", "compare", "X-v0", "--objectives", "spo", "spo-ad"], {"spo-adaptive"}),
+    (["spo", "compare", "X-v0", "--objectives", "spo", "--see"], {"--seed", "--seeds"}),
+    (["spo", "train", "X-v0", "--track", "ml"], {"mlflow"}),
+    (["spo", "train", "X-v0", "--track", "mlflow", "tens"], {"tensorboard"}),
+    (["spo", "tune", "Pend"], {"Pendulum-v1"}),
+    (["spo", "tune", "X-v0", "--tri"], {"--trials"}),
+    (["spo", "tune", "X-v0", "--preset", "cl"], {"classic"}),
     (["spo", "bench", "smo"], {"smoke"}),
     (["spo", "figures", "fig7"], {"fig7"}),
     (["spo", "completion", "z"], {"zsh"}),
 ]
+
+
+def test_tasks_of_envpool_and_games_are_among_the_environments():
+    pytest.importorskip("envpool")
+    words = list_options("train").words
+    assert {"CheetahRun-v1", "Go1JoystickFlatTerrain-v1", "Breakout", "Hopper-v4"} <= set(words)
+    assert "Breakout-v5" not in words  # a game goes by its name
 
 
 def test_bash_completes(capsys, tmp_path):

@@ -21,7 +21,7 @@ LEFT_OUT = {
     "python benchmarks/": "it takes minutes to hours; tests/test_benchmarks.py calls its parts",
 }
 """What stands in a line that is not carried out, and why not."""
-QUICK = ("train", "resume", "eval", "doctor", "objectives")
+QUICK = ("train", "resume", "eval", "doctor", "objectives", "export", "completion")
 """Commands that this process carries out in seconds once they are reduced."""
 SMALL = {"--seeds": "1", "--steps": "1024", "--envs": "2", "--horizon": "64", "--minibatches": "1", "--epochs": "1"}
 
