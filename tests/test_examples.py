@@ -6,7 +6,10 @@ import runpy
 from pathlib import Path
 
 import gymnasium as gym
+import numpy as np
 import pytest
+
+from spo.models.export import export_policy
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -47,6 +50,14 @@ def test_a_callback_and_a_logger(example, capsys):
 def test_a_loaded_policy_acts(example):
     policy = example("own_objective").main(steps="1024", out="run").policy
     assert example("load_and_act").play(policy, gym.make("CartPole-v1")) >= 1
+
+
+def test_an_exported_policy_acts(example, capsys):
+    pytest.importorskip("onnxruntime")
+    policy = example("own_objective").main(steps="1024", out="run").policy
+    action = example("run_onnx").main(str(export_policy(policy, "policy.onnx")))
+    assert action.tolist() == [policy.act(np.zeros(4, np.float32))] * 3
+    assert "CartPole-v1 {'type': 'Discrete', 'n': 2" in capsys.readouterr().out
 
 
 def test_the_objective_in_a_loop(example):

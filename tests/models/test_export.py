@@ -123,6 +123,13 @@ def test_an_onnx_file_acts_like_the_policy(name, tmp_path):
     assert described == json.loads(json.dumps(describe(policy, list(inputs))))
 
 
+def test_a_file_tells_the_bounds_of_actions():
+    described = describe(make_policy(*CASES["scaled"]), ["observation"])["action_space"]
+    assert described["low"] == pytest.approx([0, -0.1]) and described["high"] == pytest.approx([100, 0.1])
+    unbounded = make_policy(NUMBERS, gym.spaces.Box(-np.inf, np.inf, (1, 1)), {})
+    assert describe(unbounded, [])["action_space"]["low"] == [None]  # JSON has no infinity
+
+
 @pytest.mark.parametrize("name", ["discrete", "multi-discrete"])
 def test_an_onnx_file_can_take_masks(name, tmp_path):
     runtime = pytest.importorskip("onnxruntime")
@@ -136,7 +143,7 @@ def test_an_onnx_file_can_take_masks(name, tmp_path):
     check_parity(policy, action, params, act_on_each(policy, samples, masks))
 
 
-@pytest.mark.parametrize("name", ["gaussian", "dict"])
+@pytest.mark.parametrize("name", CASES)
 def test_a_program_of_torch_export_acts_like_the_policy(name, tmp_path):
     policy = make_policy(*CASES[name])
     samples, inputs = observe(policy, BATCH)

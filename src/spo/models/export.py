@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from spo.errors import ConfigError, SpoError, printable
 from spo.models.normalization import CLIP, EPSILON
 from spo.models.policy import Policy
+from spo.models.space_descriptions import describe_space
 from spo.runtime.files import translate_os_errors
 from spo.spaces import check_maskable
 
@@ -32,10 +33,11 @@ class ExportedPolicy(nn.Module):
     def __init__(self, policy: Policy, has_mask: bool = False):
         super().__init__()
         self.layout, self.distribution, self.has_mask = policy.spec.layout, policy.distribution, has_mask
-        self.network, self.normalizes = policy.network, policy.normalizer.mode != "off"
-        moments = policy.normalizer.moments
-        self.register_buffer("mean", torch.from_numpy(moments.mean.copy()))
-        self.register_buffer("factor", torch.from_numpy(1 / np.sqrt(moments.variance + EPSILON)))
+        self.network, moments = policy.network, policy.normalizer.moments
+        self.normalizes = policy.normalizer.mode != "off" and self.layout.continuous_size > 0
+        if self.normalizes:  # torch.export cannot save a tensor without numbers
+            self.register_buffer("mean", torch.from_numpy(moments.mean.copy()))
+            self.register_buffer("factor", torch.from_numpy(1 / np.sqrt(moments.variance + EPSILON)))
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
         observation = inputs[:-1] if self.has_mask else inputs
@@ -125,7 +127,17 @@ def export_policy(policy: Policy, path: str | Path, has_mask: bool = False) -> P
 def describe(policy: Policy, names: list[str]) -> dict[str, object]:
     """Return what an exported file says of itself."""
     versions = {name: metadata.version(name) for name in ("simple-policy-optimization", "torch")}
-    return policy.spec.as_json() | {"inputs": names, "outputs": list(OUTPUTS), "versions": versions}
+    described = policy.spec.as_json() | {"inputs": names, "outputs": list(OUTPUTS), "versions": versions}
+    space = policy.spec.action_space
+    if isinstance(space, gym.spaces.Box):
+        bounds = {name: _finite(getattr(space, name)) for name in ("low", "high")}
+        described["action_space"] = describe_space(space) | bounds
+    return described
+
+
+def _finite(bounds: np.ndarray) -> list[float | None]:
+    """Return bounds for JSON, which has no infinity: there it is null."""
+    return [float(bound) if np.isfinite(bound) else None for bound in bounds.ravel()]
 
 
 def _batch_sizes(inputs: tuple[Tensor, ...]) -> tuple:
