@@ -1,10 +1,12 @@
 """A search for settings: what is searched and what is fixed, how it goes on after a kill, and the best as a file."""
 
+import io
 import json
 import tomllib
 from importlib.util import find_spec
 
 import pytest
+from rich.console import Console
 
 from spo import cli
 from spo.cli.training import parse_train
@@ -14,7 +16,7 @@ optuna = pytest.importorskip("optuna")
 
 from spo.experiments import tune as tuning
 from spo.experiments.executors import ray
-from spo.experiments.tune_worker import Search, open_study, run_trial, search_space, suggest
+from spo.experiments.tune_worker import Search, count_missing, open_study, run_trial, search_space, suggest
 
 TINY = ["--preset", "classic", "--envs", "2", "--hidden", "8", "--critic-hidden", "8", "--compile", "off"]
 SMALL = [*TINY, "--horizon", "32", "--minibatches", "2", "--epochs", "1", "--steps", "640"]
@@ -68,9 +70,30 @@ def test_a_search_goes_on_where_it_stopped(tmp_path, capsys):
     best = tomllib.loads((out / "best.toml").read_text())
     assert best["learning_rate"] == study.best_params["learning_rate"] and best["horizon"] == 32
     assert parse_train(["CartPole-v1", "--config", str(out / "best.toml")]).epsilon == study.best_params["epsilon"]
-    assert "median return" in capsys.readouterr().out and (out / "optimization_history.png").stat().st_size > 1000
+    assert "3 trials: " in capsys.readouterr().out and (out / "optimization_history.png").stat().st_size > 1000
     with pytest.raises(SpoError, match="holds another search"):
         cli.dispatch(["tune", "CartPole-v1", *SMALL, "--gamma", "0.9", "--out", str(out)])
+
+
+def test_no_more_trials_are_made_than_asked_for(tmp_path):
+    """By several processes too: what another one carries out counts, and what is there already."""
+    study = open_study(tmp_path)
+    assert count_missing(study, 2) == 2
+    study.tell(study.ask(), 1.0)
+    study.ask()
+    assert count_missing(study, 2) == 0 and count_missing(study, 3) == 1
+
+
+def test_the_table_shows_whole_numbers_in_a_terminal_of_80_columns(tmp_path):
+    study, space = open_study(tmp_path), search_space(make_search("--preset", "classic").config())
+    trial = study.ask({"hidden": optuna.distributions.CategoricalDistribution(["256 256 128 128 64 64"])})
+    for name, choose in space.items():
+        assert name == "hidden" or choose(trial)
+    study.tell(trial, -1234.56)
+    console = Console(width=80, file=io.StringIO())
+    console.print(tuning.trial_table(study))
+    text = console.file.getvalue()
+    assert "-1234.6" in text and f"{trial.params['learning_rate']:.3g}" in text and "…" not in text
 
 
 def test_a_node_that_does_not_see_the_directory_says_so(tmp_path, monkeypatch):
@@ -91,7 +114,7 @@ def test_a_search_on_ray(tmp_path, capsys):
     words = ["tune", "CartPole-v1", *SMALL, "--trials", "3", "--jobs", "2", "--out", str(out), "--executor", "ray"]
     cli.dispatch(words)
     states = [trial.state.name for trial in open_study(out).get_trials()]
-    assert len(states) >= 3 and set(states) <= {"COMPLETE", "PRUNED"}
+    assert len(states) == 3 and set(states) <= {"COMPLETE", "PRUNED"}
     assert tomllib.loads((out / "best.toml").read_text())["horizon"] == 32
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -45,7 +46,7 @@ def tune(
     """Search the settings that the user has not fixed, or go on with a search; leave best.toml and a table."""
     if importlib.util.find_spec("optuna") is None:
         raise SpoError(f"spo tune needs: {INSTALL}")
-    from spo.experiments.tune_worker import Search, open_study
+    from spo.experiments.tune_worker import Search, count_missing, open_study
 
     check_seeds(seeds)
     check_length(config)
@@ -59,7 +60,8 @@ def tune(
     with RunDirectory(out).acquire_lock(), signals.install_handlers():
         study = open_study(out)
         free_abandoned(study)
-        run_searchers(start_searchers(out, min(slots, trials), executor, ray_address), out, study)
+        if missing := count_missing(study, trials):
+            run_searchers(start_searchers(out, min(slots, missing), executor, ray_address), out, study)
     finish(out, search, study)
 
 
@@ -182,7 +184,10 @@ def trial_table(study: "optuna.Study", most: int = 10) -> Table:
     names = list(dict.fromkeys(name for trial in trials for name in trial.params))
     states = [trial.state.name.lower() for trial in trials]
     title = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-    table = Table("trial", "median return", *names, title=f"{len(trials)} trials: {title}")
+    table = Table(title=f"{len(trials)} trials: {title}", box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
+    for name in ("trial", "median_return", *names):  # only a long list of layers is broken where the terminal is narrow
+        head = name.replace("_", "\n").replace("minib", "mini-\nb")
+        table.add_column(head, no_wrap=name != "hidden", min_width=6)
     for trial in trials[:most]:
         result = f"{trial.value:.1f}" if trial.state.name == "COMPLETE" else trial.state.name.lower()
         table.add_row(str(trial.number), result, *(_short(trial.params.get(name, "")) for name in names))

@@ -27,7 +27,8 @@ LOOKS = 10
 RECENT = 100
 """Episodes whose mean return decides that."""
 NETWORKS = {"64 64": (64, 64), "256 256": (256, 256), "256 256 128 128 64 64": (256, 256, 128, 128, 64, 64)}
-ENDED = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED, optuna.trial.TrialState.FAIL)
+STATE = optuna.trial.TrialState
+STARTED = (STATE.COMPLETE, STATE.PRUNED, STATE.FAIL, STATE.RUNNING)
 
 Suggest = Callable[[optuna.Trial], object]
 
@@ -65,6 +66,11 @@ def open_study(directory: Path, seed: int = 0) -> optuna.Study:
         sampler=optuna.samplers.TPESampler(seed=seed, constant_liar=True),
         pruner=optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=2),
     )
+
+
+def count_missing(study: optuna.Study, trials: int) -> int:
+    """How many trials have still to be started; those that other processes carry out count as well."""
+    return max(0, trials - len(study.get_trials(deepcopy=False, states=STARTED)))
 
 
 # What is searched
@@ -137,12 +143,10 @@ def main() -> None:
     directory, number, driver = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     set_parent_death_signal(driver, signal.SIGTERM)
     search = Search.read(directory)
-    enough = optuna.study.MaxTrialsCallback(search.trials, states=ENDED)
     study = open_study(directory, seed=number)
-    if len(study.get_trials(deepcopy=False, states=ENDED)) >= search.trials:
-        return
     try:
-        study.optimize(lambda trial: run_trial(trial, search, directory), callbacks=[enough], catch=(SpoError,))
+        while count_missing(study, search.trials):
+            study.optimize(lambda trial: run_trial(trial, search, directory), n_trials=1, catch=(SpoError,))
     except KeyboardInterrupt as interrupt:
         sys.exit(getattr(interrupt, "code", 130))
 
