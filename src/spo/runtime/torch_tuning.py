@@ -4,8 +4,8 @@ import ctypes
 import os
 import sys
 import types
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -59,6 +59,17 @@ def useful_threads(network: nn.Module) -> int:
     is_convolutional = any(isinstance(module, nn.Conv2d) for module in network.modules())
     size = sum(parameter.numel() for parameter in network.parameters())
     return sys.maxsize if is_convolutional else max(1, size // PARAMETERS_PER_THREAD)
+
+
+@contextmanager
+def use_one_thread() -> Iterator[None]:
+    """Within, torch computes in this thread alone."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def keep_freed_memory() -> None:
