@@ -274,7 +274,7 @@ DEEDS = {
 @pytest.mark.parametrize("deed", DEEDS)
 def test_a_worker_that_misbehaves_is_named_and_nothing_is_left_behind(deed):
     before = children()
-    envs = SubprocVecEnv(partial(Misbehaving, deed), 2, seed=1, workers=2, timeout=PATIENCE)
+    envs = SubprocVecEnv(partial(SyncVecEnv, make_env=partial(Misbehaving, deed), seed=1), 2, 2, PATIENCE)
     envs.reset()
     for _ in range(4):
         envs.step(np.zeros(2, int))
@@ -296,7 +296,7 @@ class Elsewhere:
 
 def helped(deed: str) -> shared_memory.SharedMemoryVecEnv:
     make = Elsewhere(deed)
-    return shared_memory.start_shared_envs(make, lambda share: SyncVecEnv(make, share, seed=1), 4, 2, 1, "auto", 100)
+    return shared_memory.start_shared_envs(partial(SyncVecEnv, make_env=make, seed=1), 4, 2)
 
 
 @pytest.mark.parametrize("deed", ["raise", "exit", "kill"])
@@ -313,7 +313,7 @@ def test_a_helper_that_misbehaves_is_named_and_nothing_is_left_behind(deed):
 
 def test_a_helper_that_hangs_is_named_by_the_watchdog(monkeypatch):
     told, helpers = [], helped("hang")
-    monkeypatch.setattr("spo.envs.watchdog.os._exit", lambda code: helpers.helpers[0].process.kill())
+    monkeypatch.setattr("spo.envs.watchdog.os._exit", lambda code: helpers.workers[0].process.kill())
     envs = WatchdogVecEnv(helpers, 2.0, told.append)
     try:
         envs.reset()
@@ -328,7 +328,7 @@ def test_a_helper_that_hangs_is_named_by_the_watchdog(monkeypatch):
 def test_ends_of_episodes_in_a_helper_are_those_of_this_process():
     """The last observation, the first of the next episode, and what it came to; some end together, by their limit."""
     make = EnvMaker("CartPole-v1", {"max_episode_steps": 12})
-    envs = shared_memory.start_shared_envs(make, lambda share: SyncVecEnv(make, share, seed=1), 8, 2, 1, "auto", 100)
+    envs = shared_memory.start_shared_envs(partial(SyncVecEnv, make_env=make, seed=1), 8, 2)
     alone, seen = SyncVecEnv(make, range(8), seed=1), []
     try:
         assert np.array_equal(envs.reset(), alone.reset())
@@ -369,7 +369,7 @@ def wider():
 
 
 def test_numbers_of_another_type_than_the_space_says_are_kept():
-    envs = shared_memory.start_shared_envs(wider, lambda share: SyncVecEnv(wider, share, seed=1), 2, 2, 1, "auto", 100)
+    envs = shared_memory.start_shared_envs(partial(SyncVecEnv, make_env=wider, seed=1), 2, 2)
     alone = SyncVecEnv(wider, [0, 1], seed=1)
     try:
         assert np.array_equal(envs.reset(), alone.reset())
@@ -458,10 +458,12 @@ def test_workers_end_with_a_killed_parent():
     process = script(
         """
         import time
+        from functools import partial
         from spo.envs.make import EnvMaker
         from spo.envs.subproc import SubprocVecEnv
+        from spo.envs.sync import SyncVecEnv
         if __name__ == "__main__":
-            envs = SubprocVecEnv(EnvMaker("CartPole-v1", {}), 2, seed=1, workers=2, timeout=600.0)
+            envs = SubprocVecEnv(partial(SyncVecEnv, make_env=EnvMaker("CartPole-v1", {}), seed=1), 2, 2, 600.0)
             envs.reset()
             print(*(worker.process.pid for worker in envs.workers), flush=True)
             time.sleep(600)
@@ -479,14 +481,15 @@ def test_no_worker_imports_torch():
     """An environment says whether its process has; this one has, because it knows the types of actions."""
     out, err, code = script(
         """
+        from functools import partial
         import numpy as np
         from probes import Witness
         from spo.envs.sync import SyncVecEnv
         from spo.envs.subproc import SubprocVecEnv
         from spo.envs.shared_memory import start_shared_envs
         if __name__ == "__main__":
-            here = lambda share: SyncVecEnv(Witness, share, seed=1)
-            for envs in (start_shared_envs(Witness, here, 2, 2, 1, "auto", 9), SubprocVecEnv(Witness, 2, 1, 2, 60.0)):
+            make = partial(SyncVecEnv, make_env=Witness, seed=1)
+            for envs in (start_shared_envs(make, 2, 2), SubprocVecEnv(make, 2, 2, 60.0)):
                 envs.reset()
                 print(*envs.step(np.zeros(2, np.int64)).observation[:, 0])
                 envs.close()

@@ -1,6 +1,7 @@
 """Environments that raise now and then: the run ends, or goes on if that is asked for."""
 
 import json
+from functools import partial
 
 import gymnasium as gym
 import numpy as np
@@ -68,7 +69,7 @@ def test_restarts_are_counted_and_only_the_first_ones_told(capfd):
 
 
 def test_workers_count_their_restarts():
-    envs = SubprocVecEnv(make(2), 2, seed=1, workers=2, timeout=300)
+    envs = SubprocVecEnv(partial(SyncVecEnv, make_env=make(2), seed=1), 2, 2, 300)
     try:
         envs.reset()
         assert [envs.step(np.zeros(2, int)).restarts for _ in range(2)] == [0, 2]

@@ -60,10 +60,10 @@ def test_jobs_import_nothing_from_where_they_are_started(monkeypatch, tmp_path):
 def test_a_run_starts_no_swarm_of_processes(monkeypatch):
     """However many environments a config asks for."""
     from spo.config.sources import make_config
-    from spo.envs import factory
+    from spo.envs import factory, subproc
 
     asked = []
-    monkeypatch.setattr(factory, "SubprocVecEnv", lambda maker, envs, seed, workers, *_: asked.append(workers))
+    monkeypatch.setattr(subproc.SubprocVecEnv, "__init__", lambda self, make, envs, workers, *_: asked.append(workers))
     config = make_config("CartPole-v1", envs=2**16, horizon=1, minibatches=1, steps=2**16)
     factory.make_envs(config, None, "process", 1)
     assert asked == [256]

@@ -20,6 +20,8 @@ from spo.objectives import OBJECTIVES, QUADRATIC_KL, SETTINGS, Objective, find_o
 
 OBJECTIVE_SETTINGS = {name: value for objective in OBJECTIVES.values() for name, value in objective.settings.items()}
 """The settings that belong to an objective rather than to the trainer, with some objective's default."""
+BACKENDS = {"gymnasium": "sync", "shared": "shared_memory", "process": "subproc", "envpool": "envpool"}
+"""What steps the environments, by name: the modules of spo.envs whose `make_envs` is asked for them."""
 LAYERS = fields.Range(
     f"up to {MOST_LAYERS} whole numbers from 1 to {LARGEST_LAYER}",
     lambda sizes: len(sizes) <= MOST_LAYERS and all(1 <= size <= LARGEST_LAYER for size in sizes),
@@ -40,6 +42,7 @@ def make_objective_field(name: str) -> tuple[str, object, None]:
 
 if TYPE_CHECKING:
     DistributionName = str
+    BackendName = str
 
     @dataclass(frozen=True, kw_only=True)
     class ObjectiveSettings:
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
 
 else:
     DistributionName = Literal["auto", *FOR_BOX]
+    BackendName = Literal["auto", *BACKENDS]
     ObjectiveSettings = dataclasses.make_dataclass(
         "ObjectiveSettings", [make_objective_field(name) for name in OBJECTIVE_SETTINGS], frozen=True, kw_only=True
     )
@@ -155,7 +159,7 @@ class Environments:
     """Running statistics of returns: one for all environments, one for each, or none."""
     clip_reward: Literal["sign", "off"]
     """Whether learning sees only the sign of a reward; reported returns are always raw."""
-    backend: Literal["auto", "gymnasium", "shared", "process", "envpool"] = "auto"
+    backend: BackendName = "auto"
     """What steps the environments: this process; also helpers that share its memory; workers alone; EnvPool."""
     env_timeout: Annotated[float, fields.interval("(0, 1000000]")] = 300.0
     """Seconds after which an environment that does not answer ends the run."""

@@ -4,6 +4,7 @@ Same-step semantics: when an episode ends, `step` already returns the first obse
 last observation stands in `final_observation`. The trainer never asks which backend it talks to.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -62,85 +63,53 @@ class Step(NamedTuple):
 
 
 class VecEnv(Protocol):
-    """N environments stepped together: all that the trainer asks of a backend."""
+    """N environments stepped together: all that the trainer asks of a backend.
+
+    A backend derives from it, sets `num_envs`, `observation_space`, `action_space` and `layout`, counts its `steps`,
+    keeps the newest `observation`, and has `reset` and `step`; it replaces of the rest what it can do better. By
+    default there are no masks, one thread, nothing rebuilt, and a new episode wherever a run resumes.
+    """
 
     num_envs: int
     observation_space: gym.Space  # of a single environment
     action_space: gym.Space  # of a single environment
     layout: ObservationLayout  # how observations are packed into arrays
-    action_mask: np.ndarray | None  # (N, P) bool: the actions allowed next; None if the environments have no masks
-    steps: int  # of each environment, since the run began
-    episodes: EpisodeStatistics  # the running episodes, where this process counts them
-    stepping_threads: int  # that step environments within this process
-    can_use_threads: bool  # whether more threads of this process could step more environments at once
-    rebuild_after_steps: int | None  # of each environment: they are made anew then, because they cannot be restored
-
-    @property
-    def observation(self) -> np.ndarray:
-        """The newest observations (N, …), packed, before any normalisation."""
+    observation: np.ndarray  # the newest (N, …), packed, before any normalisation
+    action_mask: np.ndarray | None = None  # (N, P) bool: the actions allowed next; None if there are no masks
+    steps: int = 0  # of each environment, since the run began
+    episodes: EpisodeStatistics = EpisodeStatistics(())  # the running episodes, where this process counts them
+    stepping_threads: int = 1  # that step environments within this process
+    can_use_threads: bool = False  # whether more threads of this process could step more environments at once
+    rebuild_after_steps: int | None = None  # of each environment: they are made anew then, as none can be restored
+    has_timeout: bool = False  # whether it names by itself an environment that hangs; for others a watchdog does
 
     @property
     def progress(self) -> Sequence[Any]:
         """The environment and the step under way, for whoever waits for them."""
+        return "of the pool", self.steps
 
+    @abstractmethod
     def reset(self) -> np.ndarray:
         """Start the first episode everywhere and return its observations (N, …)."""
 
+    @abstractmethod
     def step(self, action: np.ndarray) -> Step:
         """Step every environment with its row of actions (N, …), as the environment takes them."""
 
     def state(self) -> dict[str, object]:
         """Return what `restore` needs to bring the environments back to where they stand, in arrays and JSON values."""
-
-    def restore(self, state: dict[str, Any]) -> dict[int, str]:
-        """Go back there after a reset; where that cannot be, a new episode starts: return why, by environment."""
-
-    def rebuild(self) -> np.ndarray:
-        """Make the environments anew, where `rebuild_after_steps` says so, and start an episode everywhere."""
-
-    def close(self) -> None:
-        """End every process, thread and environment; may be called twice."""
-
-
-class VecEnvBase:
-    """The defaults of a backend: no masks, one thread, nothing rebuilt, and a new episode wherever a run resumes.
-
-    A backend of its own sets `num_envs`, `observation_space`, `action_space` and `layout`, counts its `steps`, keeps
-    the newest `observation`, and has `reset` and `step`; it replaces of the rest what it can do better.
-    """
-
-    num_envs: int
-    observation_space: gym.Space
-    action_space: gym.Space
-    layout: ObservationLayout
-    observation: np.ndarray
-    action_mask: np.ndarray | None = None
-    steps = 0
-    episodes = EpisodeStatistics(())  # none, where other processes count them
-    stepping_threads = 1
-    can_use_threads = False
-    rebuild_after_steps: int | None = None
-
-    @property
-    def progress(self) -> Sequence[Any]:
-        return "of the pool", self.steps
-
-    def reset(self) -> np.ndarray:
-        raise NotImplementedError
-
-    def step(self, action: np.ndarray) -> Step:
-        raise NotImplementedError
-
-    def state(self) -> dict[str, object]:
         return {"steps": self.steps}
 
     def restore(self, state: dict[str, Any]) -> dict[int, str]:
+        """Go back there after a reset; where that cannot be, a new episode starts: return why, by environment."""
         self.steps = state["steps"]
         self.observation = self.reset()
         return {index: "its backend cannot restore environments" for index in range(self.num_envs)}
 
     def rebuild(self) -> np.ndarray:
+        """Make the environments anew, where `rebuild_after_steps` says so, and start an episode everywhere."""
         return self.reset()
 
     def close(self) -> None:
-        """Nothing to end."""
+        """End every process, thread and environment; may be called twice."""
+        return

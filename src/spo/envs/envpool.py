@@ -9,26 +9,28 @@ and its physics engine is its own, so long runs differ from Gymnasium's while si
 import warnings
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
 
 from spo.config.env_ids import game_of, is_atari, module_in_envpool
-from spo.envs import EpisodeStatistics, Step, VecEnvBase
-from spo.errors import EnvError
+from spo.envs import EpisodeStatistics, Step, VecEnv
+from spo.errors import ConfigError, EnvError
 from spo.runtime.seeding import derive_seed
 from spo.spaces import ObservationLayout, sample_of
 
+if TYPE_CHECKING:
+    from spo.config.config import Config
+    from spo.envs.make import EnvMaker
+
 INSTALL = "pip install 'simple-policy-optimization[envpool]'"
 ATARI = {"episodic_life": True, "repeat_action_probability": 0.0, "use_fire_reset": True, "noop_max": 30}
-
-
 EPISODES_BETWEEN_REBUILDS = 4
 """Full episodes that every environment can play before a rebuild cuts what is running."""
 
 
-class EnvPoolVecEnv(VecEnvBase):
+class EnvPoolVecEnv(VecEnv):
     """N environments of one pool.
 
     A pool cannot be restored, so every `rebuild_after_steps` steps it is made anew with a seed of its own, whether or
@@ -100,6 +102,15 @@ class EnvPoolVecEnv(VecEnvBase):
 
     def close(self) -> None:
         self.pool.close()
+
+
+def make_envs(config: "Config", maker: "EnvMaker", threads: int) -> EnvPoolVecEnv:
+    if config.wrapper:
+        raise ConfigError(f"--wrapper {' '.join(config.wrapper)} does not go with --backend envpool, which has none")
+    if callable(maker.env):
+        raise ConfigError("--backend envpool needs the id of an environment, not a callable that makes one")
+    after_steps = config.rebuild_every and config.rebuild_every * config.horizon
+    return EnvPoolVecEnv(config.env, config.envs, config.seed, threads, config.env_arg, config.encoder, after_steps)
 
 
 def make_pool(env_id: str, settings: dict[str, object]) -> Any:

@@ -1,24 +1,14 @@
 """Which backend steps the environments: a fixed rule, so that the same command gives the same run."""
 
-from collections.abc import Iterable
+from importlib import import_module
 from importlib.util import find_spec
 
-import gymnasium as gym
-
-from spo.config.config import Config
+from spo.config.config import BACKENDS, Config
 from spo.config.env_ids import is_atari
 from spo.envs import VecEnv
-from spo.envs.envpool import INSTALL, EnvPoolVecEnv, has_only_envpool
-from spo.envs.gym_vector import GymVectorAdapter
+from spo.envs.envpool import INSTALL, has_only_envpool
 from spo.envs.make import EnvMaker, MakeEnv, check_maker
-from spo.envs.shared_memory import start_shared_envs
-from spo.envs.subproc import SubprocVecEnv
-from spo.envs.sync import SyncVecEnv
 from spo.envs.watchdog import WatchdogVecEnv
-from spo.errors import ConfigError
-
-MOST_WORKERS = 256
-"""Processes of one run, however many environments a file asks for."""
 
 
 def choose_backend(config: Config, threads: int) -> tuple[str, str]:
@@ -50,31 +40,6 @@ def env_maker(config: Config, env: str | MakeEnv | None = None) -> EnvMaker:
 
 
 def make_envs(config: Config, maker: EnvMaker, backend: str, threads: int) -> VecEnv:
-    if backend == "envpool":
-        if config.wrapper:
-            raise ConfigError(
-                f"--wrapper {' '.join(config.wrapper)} does not go with --backend envpool, which has none"
-            )
-        if callable(maker.env):
-            raise ConfigError("--backend envpool needs the id of an environment, not a callable that makes one")
-        after_steps = config.rebuild_every and config.rebuild_every * config.horizon
-        pool = EnvPoolVecEnv(config.env, config.envs, config.seed, threads, config.env_arg, config.encoder, after_steps)
-        return WatchdogVecEnv(pool, config.env_timeout)
-    if backend == "process":
-        workers = threads if threads > 1 else min(config.envs, MOST_WORKERS)
-        limits = (config.env_timeout, config.encoder, config.replay_limit)
-        return SubprocVecEnv(maker, config.envs, config.seed, workers, *limits)
-    made = maker.make_wrapped()  # the first environment; a user's callable may have made a whole vector of them
-    if isinstance(made, gym.vector.VectorEnv):
-        return WatchdogVecEnv(GymVectorAdapter(made, config.envs, config.seed, config.encoder), config.env_timeout)
-    seed, encoder, limit = config.seed, config.encoder, config.replay_limit
-
-    def here(indices: Iterable[int], threads: int = 1) -> SyncVecEnv:
-        return SyncVecEnv(maker, indices, seed, encoder, first=made, replay_limit=limit, threads=threads)
-
-    if backend == "shared" and min(threads, config.envs) > 1:
-        processes = min(threads, config.envs, MOST_WORKERS)
-        return WatchdogVecEnv(
-            start_shared_envs(maker, here, config.envs, processes, seed, encoder, limit), config.env_timeout
-        )
-    return WatchdogVecEnv(here(range(config.envs), threads), config.env_timeout)
+    """Make the environments by the module of the backend, under a clock that names one that hangs."""
+    made = import_module(f"spo.envs.{BACKENDS[backend]}").make_envs(config, maker, threads)
+    return made if made.has_timeout else WatchdogVecEnv(made, config.env_timeout)

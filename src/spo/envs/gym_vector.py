@@ -3,7 +3,7 @@
 import gymnasium as gym
 import numpy as np
 
-from spo.envs import EpisodeStatistics, Step, VecEnvBase
+from spo.envs import EpisodeStatistics, Step, VecEnv
 from spo.errors import EnvError
 from spo.runtime.seeding import derive_seed
 from spo.spaces import ObservationLayout, check_maskable
@@ -11,7 +11,7 @@ from spo.spaces import ObservationLayout, check_maskable
 SAME_STEP, RESETTABLE = gym.vector.AutoresetMode.SAME_STEP, "reset_mask"
 
 
-class GymVectorAdapter(VecEnvBase):
+class GymVectorAdapter(VecEnv):
     """Same-step semantics over any vector environment: it resets by itself, or is reset by mask right after an end."""
 
     def __init__(self, vector: gym.vector.VectorEnv, count: int, seed: int, encoder: str = "auto"):

@@ -11,16 +11,32 @@ import multiprocessing
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from itertools import islice, repeat
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import gymnasium as gym
 import numpy as np
 
-from spo.envs import Episode, Step, VecEnvBase
-from spo.envs.make import MakeEnv
-from spo.envs.subproc import SECONDS_TO_START, Worker, handle_request, join_masks, merge_steps, worker_context
-from spo.envs.sync import SyncVecEnv
+from spo.envs import Episode, Step, VecEnv, sync
+from spo.envs.make import EnvMaker, check_env
+from spo.envs.subproc import (
+    MOST_WORKERS,
+    SECONDS_TO_START,
+    SubprocVecEnv,
+    Worker,
+    handle_request,
+    join_masks,
+    merge_steps,
+    split_envs,
+    worker_context,
+)
+from spo.envs.sync import MakeShare, SyncVecEnv, share_maker
+
+if TYPE_CHECKING:
+    from spo.config.config import Config
 
 SPIN_SECONDS = 0.001
 STEP, REQUEST, PLAIN, ENDED, MESSAGE = b"s", b"q", b"p", b"e", b"m"
@@ -32,95 +48,75 @@ Size = tuple[tuple[int, ...], np.dtype]
 """An array's shape and type."""
 
 
-class SharedMemoryVecEnv(VecEnvBase):
+class SharedMemoryVecEnv(SubprocVecEnv):
     """The first share of N environments is stepped here, each other one by a helper at the same time."""
 
+    workers: list["SharedMemoryWorker"]
+    has_timeout = False
+
     def __init__(self, own: SyncVecEnv, helpers: list["SharedMemoryWorker"]):
-        self.own, self.helpers = own, helpers
+        self.own, self.workers, self.timeout = own, helpers, 0.0  # nobody here waits: a watchdog does
         self.num_envs = own.num_envs + sum(helper.count for helper in helpers)
         self.observation_space, self.action_space, self.layout = own.observation_space, own.action_space, own.layout
         self.busy: SyncVecEnv | SharedMemoryWorker = own
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Environment and step under way, for the watchdog."""
         env, step = self.busy.progress
         return env, step
 
     def await_helpers(self) -> None:
         """Until all have made their environments: starting takes longer than an environment may take to answer."""
-        for helper in self.helpers:
-            helper.ask("spaces")
-        for helper in self.helpers:
+        for helper in self.workers:
+            helper.send(("spaces", None))
+        for helper in self.workers:
             helper.receive(SECONDS_TO_START)
-
-    def reset(self) -> np.ndarray:
-        for helper in self.helpers:
-            helper.ask("reset")
-        answers = [(self.own.reset(), self.own.action_mask), *(helper.receive(None) for helper in self.helpers)]
-        self.action_mask = join_masks([mask for _, mask in answers])
-        return np.concatenate([observation for observation, _ in answers])
 
     def step(self, action: np.ndarray) -> Step:
         self.steps += 1
         first = self.own.num_envs
-        for helper in self.helpers:
+        for helper in self.workers:
             helper.begin(action[first : first + helper.count])
             first += helper.count
         self.busy = self.own
         answers = [(self.own.step(action[: self.own.num_envs]), self.own.action_mask)]
-        for helper in self.helpers:
+        for helper in self.workers:
             self.busy = helper
             answers.append(helper.end())
         if self.action_mask is not None:
             self.action_mask = join_masks([mask for _, mask in answers])
         return merge_steps([step for step, _ in answers])
 
-    def state(self) -> dict[str, object]:
-        for helper in self.helpers:
-            helper.ask("state")
-        states = [self.own.state(), *(helper.receive(None)[0] for helper in self.helpers)]
-        return {"steps": self.steps, "workers": {str(number): state for number, state in enumerate(states)}}
-
-    def restore(self, state: dict) -> dict[int, str]:
-        self.steps = state["steps"]
-        for number, helper in enumerate(self.helpers, 1):
-            helper.ask("restore", state["workers"][str(number)])
-        answers = [(self.own.restore(state["workers"]["0"]), self.own.action_mask)]
-        answers += [helper.receive(None) for helper in self.helpers]
-        self.action_mask = join_masks([mask for _, mask in answers])
-        return {index: why for failures, _ in answers for index, why in failures.items()}
-
-    @property
-    def observation(self) -> np.ndarray:  # type: ignore[override]  # the workers have theirs
-        """The newest observations, before any normalisation."""
-        for helper in self.helpers:
-            helper.ask("observation")
-        return np.concatenate([self.own.observation, *(helper.receive(None)[0] for helper in self.helpers)])
-
     def close(self) -> None:
-        for helper in self.helpers:
-            helper.close()
+        super().close()
         self.own.close()
+
+    def _ask(self, request: str, timeout: float | None, values: Iterable[Any] = repeat(None)) -> list:
+        """Let the helpers begin, answer for the own share meanwhile, and then wait for theirs."""
+        own, *others = islice(values, 1 + len(self.workers))
+        for helper, value in zip(self.workers, others):
+            helper.send((request, value))
+        return [handle_request(self.own, request, own), *(helper.receive(None) for helper in self.workers)]
+
+
+def make_envs(config: "Config", maker: EnvMaker, threads: int) -> VecEnv:
+    """Make the backend `shared`; with one thread or environment, or of a whole vector, there is nothing to share."""
+    first, processes = maker.make_wrapped(), min(threads, config.envs, MOST_WORKERS)
+    if processes < 2 or isinstance(first, gym.vector.VectorEnv):
+        return sync.make_envs(config, maker, threads, first)
+    return start_shared_envs(share_maker(config, maker), config.envs, processes, check_env(first))
 
 
 def start_shared_envs(
-    make_env: MakeEnv,
-    own: Callable[[list[int]], SyncVecEnv],
-    count: int,
-    processes: int,
-    seed: int,
-    encoder: str,
-    replay_limit: int,
+    make_share: MakeShare, count: int, processes: int, first: gym.Env | None = None
 ) -> SharedMemoryVecEnv:
-    """Start the helpers with their shares; `own` makes this process's."""
-    shares = [share.tolist() for share in np.array_split(np.arange(count), processes)]
-    mine = own(shares[0])
+    """Start the helpers with their shares; `first` is an environment of this process that is made already."""
+    own, *others = split_envs(count, processes)
+    mine = make_share(indices=own, first=first)
     space = copy.deepcopy(mine.observation_space)  # whose generator is not the environment's
     seen = np.asarray(mine.layout.pack(space.sample()))
     sizes = {"observation": (seen.shape, seen.dtype), "action": _action(mine)}
-    workers = [SharedMemoryWorker(make_env, share, sizes, seed, encoder, replay_limit) for share in shares[1:]]
-    envs = SharedMemoryVecEnv(mine, workers)
+    envs = SharedMemoryVecEnv(mine, [SharedMemoryWorker(make_share, share, sizes) for share in others])
     try:
         envs.await_helpers()
     except BaseException:
@@ -192,15 +188,7 @@ class Doorbell:
 class SharedMemoryWorker(Worker):
     """A worker that shares memory with this process."""
 
-    def __init__(
-        self,
-        make_env: MakeEnv,
-        indices: list[int],
-        sizes: dict[str, Size],
-        seed: int,
-        encoder: str,
-        replay_limit: int,
-    ):
+    def __init__(self, make_share: MakeShare, indices: list[int], sizes: dict[str, Size]):
         self.count = len(indices)
         number, flag = np.dtype(float), np.dtype(bool)
         ends = {"final_observation": sizes["observation"], "episode": ((3,), number)}
@@ -212,12 +200,8 @@ class SharedMemoryWorker(Worker):
         here, there = socket.socketpair()
         self.arrays = SharedArrays(memory, sizes)
         self.doorbell = Doorbell(here, *self.arrays.sent)
-        extra = (there, memory, sizes)
-        super().__init__(make_env, indices, seed, encoder, replay_limit, target=serve, extra=extra)
+        super().__init__(make_share, indices, target=serve, extra=(there, memory, sizes))
         there.close()
-
-    def ask(self, request: str, value: object = None) -> None:
-        self.send((request, value))
 
     def send(self, message: tuple) -> None:
         self.doorbell.notify(REQUEST)
@@ -246,12 +230,7 @@ class SharedMemoryWorker(Worker):
 
 def serve(
     connection: Connection,
-    make_env: MakeEnv,
-    indices: list[int],
-    seed: int,
-    encoder: str,
-    progress: list[int],
-    replay_limit: int,
+    make_share: Callable[[], SyncVecEnv],
     parent: int,
     end: socket.socket,
     memory: Any,
@@ -260,16 +239,12 @@ def serve(
     """A helper's life: steps and answers until it is told to close or its parent is gone."""
     arrays = SharedArrays(memory, sizes)
     doorbell = Doorbell(end, *reversed(arrays.sent))
-    with worker_context(connection, parent):
-        envs = SyncVecEnv(make_env, indices, seed, encoder, progress, replay_limit=replay_limit)
-        try:
-            while kind := doorbell.wait():
-                message = ("step", arrays.action.copy()) if kind == STEP else connection.recv()
-                if message[0] == "close":
-                    break
-                _reply(connection, doorbell, arrays, kind, handle_request(envs, *message))
-        finally:
-            envs.close()
+    with worker_context(connection, parent), closing(make_share()) as envs:
+        while kind := doorbell.wait():
+            message = ("step", arrays.action.copy()) if kind == STEP else connection.recv()
+            if message[0] == "close":
+                break
+            _reply(connection, doorbell, arrays, kind, handle_request(envs, *message))
 
 
 def _reply(connection: Connection, doorbell: Doorbell, arrays: SharedArrays, kind: bytes, answered: tuple) -> None:

@@ -7,40 +7,41 @@ import os
 import signal
 import sys
 import types
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from functools import partial
+from itertools import repeat
 from multiprocessing import util
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spo.envs import Step, VecEnvBase
-from spo.envs.make import MakeEnv, is_of_gymnasium
-from spo.envs.sync import SyncVecEnv
+from spo.envs import Step, VecEnv
+from spo.envs.make import EnvMaker, is_of_gymnasium
+from spo.envs.sync import MakeShare, SyncVecEnv, share_maker
 from spo.envs.watchdog import tick_of
 from spo.errors import EnvError, SpoError, place_of
 
+if TYPE_CHECKING:
+    from spo.config.config import Config
+
+MOST_WORKERS = 256
+"""Processes of one run, however many environments a file asks for."""
 SECONDS_TO_CLOSE = 2.0
 SECONDS_TO_START = 120.0
 
 
-class SubprocVecEnv(VecEnvBase):
+class SubprocVecEnv(VecEnv):
     """N environments over a few workers, each of which steps its share one after the other."""
 
-    def __init__(
-        self,
-        make_env: MakeEnv,
-        count: int,
-        seed: int,
-        workers: int,
-        timeout: float,
-        encoder: str = "auto",
-        replay_limit: int = 100_000,
-    ):
+    workers: Sequence["Worker"]
+    has_timeout = True
+
+    def __init__(self, make_share: MakeShare, count: int, workers: int, timeout: float):
         self.num_envs, self.timeout = count, timeout
-        shares = [share.tolist() for share in np.array_split(np.arange(count), min(workers, count))]
-        self.workers = [Worker(make_env, share, seed, encoder, replay_limit) for share in shares]
+        shares = split_envs(count, min(workers, count))
+        self.workers = [Worker(make_share, share) for share in shares]
         self.bounds = np.cumsum([len(share) for share in shares])[:-1].tolist()
         self.observation_space, self.action_space, self.layout = self._ask("spaces", SECONDS_TO_START)[0]
 
@@ -51,9 +52,7 @@ class SubprocVecEnv(VecEnvBase):
 
     def step(self, action: np.ndarray) -> Step:
         self.steps += 1
-        for worker, share in zip(self.workers, np.split(action, self.bounds)):
-            worker.send(("step", share))
-        answers = self._collect(self.timeout)
+        answers = self._ask("step", self.timeout, np.split(action, self.bounds))
         self.action_mask = join_masks([mask for _, mask in answers])
         return merge_steps([step for step, _ in answers])
 
@@ -63,27 +62,23 @@ class SubprocVecEnv(VecEnvBase):
 
     def restore(self, state: dict) -> dict[int, str]:
         self.steps = state["steps"]
-        for number, worker in enumerate(self.workers):
-            worker.send(("restore", state["workers"][str(number)]))
-        answers = self._collect(None)  # a replay may take as long as the episode did
+        workers = [state["workers"][str(number)] for number in range(len(state["workers"]))]
+        answers = self._ask("restore", None, workers)  # a replay may take as long as the episode did
         self.action_mask = join_masks([mask for _, mask in answers])
         return {index: why for failures, _ in answers for index, why in failures.items()}
 
     @property
     def observation(self) -> np.ndarray:  # type: ignore[override]  # the workers have it
-        """The newest observations, before any normalisation."""
         return np.concatenate([observation for observation, _ in self._ask("observation", self.timeout)])
 
     def close(self) -> None:
         for worker in self.workers:
             worker.close()
 
-    def _ask(self, request: str, timeout: float) -> list:
-        for worker in self.workers:
-            worker.send((request, None))
-        return self._collect(timeout)
-
-    def _collect(self, timeout: float | None) -> list:
+    def _ask(self, request: str, timeout: float | None, values: Iterable[Any] = repeat(None)) -> list:
+        """Put a request to all workers, each with its own value, and return their answers in order."""
+        for worker, value in zip(self.workers, values):
+            worker.send((request, value))
         try:
             return [worker.receive(timeout) for worker in self.workers]
         except SpoError:
@@ -91,26 +86,28 @@ class SubprocVecEnv(VecEnvBase):
             raise
 
 
+def make_envs(config: "Config", maker: EnvMaker, threads: int) -> SubprocVecEnv:
+    """Make the backend `process`: a worker for each thread, or without several for each environment."""
+    workers = threads if threads > 1 else min(config.envs, MOST_WORKERS)
+    return SubprocVecEnv(share_maker(config, maker), config.envs, workers, config.env_timeout)
+
+
+def split_envs(count: int, shares: int) -> list[list[int]]:
+    """Split the indices of all environments into shares of about the same size."""
+    return [share.tolist() for share in np.array_split(np.arange(count), shares)]
+
+
 class Worker:
     """A process with its share of the environments, and a record of what it is doing."""
 
-    def __init__(
-        self,
-        make_env: MakeEnv,
-        indices: list[int],
-        seed: int,
-        encoder: str,
-        replay_limit: int,
-        target: Callable | None = None,
-        extra: tuple = (),
-    ):
+    def __init__(self, make_share: MakeShare, indices: list[int], target: Callable | None = None, extra: tuple = ()):
         context = multiprocessing.get_context("spawn")  # a fork would copy the threads' locks of a running torch
         self.progress = context.Array("i", [indices[0], 0], lock=False)  # environment and step under way
         self.connection, theirs = context.Pipe()
-        arguments = (theirs, make_env, indices, seed, encoder, self.progress, replay_limit, os.getpid())
+        arguments = (theirs, partial(make_share, indices=indices, progress=self.progress), os.getpid())
         self.process = context.Process(target=target or serve, args=(*arguments, *extra), daemon=True)
         try:
-            with hide_main() if is_of_gymnasium(make_env) else nullcontext():
+            with hide_main() if is_of_gymnasium(make_share.keywords["make_env"]) else nullcontext():
                 self.process.start()
         except (AttributeError, TypeError, ValueError) as error:
             raise EnvError(
@@ -170,24 +167,11 @@ def hide_main() -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
-def serve(
-    connection: Connection,
-    make_env: MakeEnv,
-    indices: list[int],
-    seed: int,
-    encoder: str,
-    progress: list[int],
-    replay_limit: int,
-    parent: int,
-) -> None:
+def serve(connection: Connection, make_share: Callable[[], SyncVecEnv], parent: int) -> None:
     """A worker's life: answers until it is told to close or its parent is gone."""
-    with worker_context(connection, parent):
-        envs = SyncVecEnv(make_env, indices, seed, encoder, progress, replay_limit=replay_limit)
-        try:
-            while (message := connection.recv())[0] != "close":
-                connection.send(("answer", handle_request(envs, *message)))
-        finally:
-            envs.close()
+    with worker_context(connection, parent), closing(make_share()) as envs:
+        while (message := connection.recv())[0] != "close":
+            connection.send(("answer", handle_request(envs, *message)))
 
 
 @contextmanager

@@ -4,23 +4,28 @@ import sys
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import NoReturn
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn
 
 import gymnasium as gym
 import numpy as np
 
-from spo.envs import Episode, EpisodeStatistics, Step, VecEnvBase
-from spo.envs.make import MakeEnv, check_env
+from spo.envs import Episode, EpisodeStatistics, Step, VecEnv
+from spo.envs.gym_vector import GymVectorAdapter
+from spo.envs.make import EnvMaker, MakeEnv, check_env
 from spo.envs.mujoco_tasks import make_batched_task
 from spo.errors import EnvError, place_of, printable
 from spo.runtime.seeding import episode_seed
 from spo.spaces import ObservationLayout, check_maskable
 
+if TYPE_CHECKING:
+    from spo.config.config import Config
+
 MOST_WARNINGS = 3
 """Of environments that raised and were made anew; further ones are counted in silence."""
 
 
-class SyncVecEnv(VecEnvBase):
+class SyncVecEnv(VecEnv):
     """Copies of an environment; every episode is seeded from (seed, environment, episode).
 
     An episode is brought back by its seed and the actions executed since: the newest `replay_limit` are remembered.
@@ -252,6 +257,23 @@ class SyncVecEnv(VecEnvBase):
 
     def _fail(self, index: int, what: str, cause: BaseException | None = None) -> NoReturn:
         raise EnvError(f"environment {self.indices[index]} {what} (its step {self.steps})") from cause
+
+
+MakeShare = partial[SyncVecEnv]
+"""Makes a process's share of the environments from their `indices`; can be sent to another process."""
+
+
+def share_maker(config: "Config", maker: EnvMaker) -> MakeShare:
+    limit = config.replay_limit
+    return partial(SyncVecEnv, make_env=maker, seed=config.seed, encoder=config.encoder, replay_limit=limit)
+
+
+def make_envs(config: "Config", maker: EnvMaker, threads: int, first: object = None) -> VecEnv:
+    """Make the backend `gymnasium`; a user's callable may have made a whole vector of environments."""
+    first = maker.make_wrapped() if first is None else first
+    if isinstance(first, gym.vector.VectorEnv):
+        return GymVectorAdapter(first, config.envs, config.seed, config.encoder)
+    return share_maker(config, maker)(indices=range(config.envs), first=first, threads=threads)
 
 
 def hint_at_old_api(error: BaseException) -> str:
