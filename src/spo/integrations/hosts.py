@@ -79,133 +79,46 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, re.match(r"\d+(?:\.\d+)*", version).group().split(".")))
 
 
-HOSTS = {
-    host.name: host
-    for host in (
-        Host(
-            "sb3",
-            "stable-baselines3",
-            oldest="2.0.0",
-            tested="2.9.2",
-            epsilon="clip_range",
-            places={("stable_baselines3/ppo/ppo.py", "PPO.train"): 1},
-        ),
-        Host(
-            "sb3_contrib",
-            "sb3-contrib",
-            oldest="2.0.0",
-            tested="2.9.2",
-            epsilon="clip_range",
-            places={
-                ("sb3_contrib/ppo_recurrent/ppo_recurrent.py", "RecurrentPPO.train"): 1,
-                ("sb3_contrib/ppo_mask/ppo_mask.py", "MaskablePPO.train"): 1,
-            },
-        ),
-        Host(
-            "rsl_rl",
-            "rsl-rl-lib",
-            oldest="3.0.1",
-            tested="5.5.1",
-            epsilon="clip_param",
-            places={("rsl_rl/algorithms/ppo.py", "PPO.update"): 1},
-        ),
-        Host(
-            "skrl",
-            "skrl",
-            oldest="2.0.0",
-            tested="2.1.1",
-            epsilon="ratio_clip",
-            places={
-                ("skrl/agents/torch/ppo/ppo.py", "PPO.update"): 1,
-                ("skrl/agents/torch/ppo/ppo_rnn.py", "PPO_RNN.update"): 1,
-                ("skrl/multi_agents/torch/ippo/ippo.py", "IPPO.update"): 1,
-                ("skrl/multi_agents/torch/mappo/mappo.py", "MAPPO.update"): 1,
-            },
-        ),
-        Host(
-            "torchrl",
-            "torchrl",
-            oldest="0.14.0",
-            tested="0.14.1",
-            epsilon="clip_epsilon",
-            places={
-                ("torchrl/objectives/ppo.py", "PPOLoss._log_weight"): 0,
-                ("torchrl/objectives/ppo.py", "PPOLoss._maybe_normalize_advantage"): 0,
-                ("torchrl/objectives/ppo.py", "ClipPPOLoss.forward"): 0,
-            },
-        ),
-        Host(
-            "trl",
-            "trl",
-            oldest="1.0.0",
-            tested="1.16.0",
-            epsilon="epsilon",
-            places={("trl/trainer/grpo_trainer.py", "GRPOTrainer._compute_loss"): 1},
-        ),
-        Host(
-            "verl",
-            "verl",
-            oldest="0.9.0",
-            tested="0.9.1",
-            epsilon="clip_ratio",
-            places={
-                ("verl/trainer/ppo/core_algos.py", "register_policy_loss"): 0,
-                ("verl/trainer/ppo/core_algos.py", "agg_loss"): 0,
-                ("verl/utils/torch_functional.py", "masked_mean"): 0,
-            },
-        ),
-        Host(
-            "rllib",
-            "ray",
-            oldest="2.40.0",
-            tested="2.60.0",
-            epsilon="clip_param",
-            places={
-                (
-                    "ray/rllib/algorithms/ppo/torch/ppo_torch_learner.py",
-                    "PPOTorchLearner.compute_loss_for_module",
-                ): 1
-            },
-        ),
-        Host(
-            "tianshou",
-            "tianshou",
-            oldest="2.0.0",
-            tested="2.0.1",
-            epsilon="eps_clip",
-            places={("tianshou/algorithm/modelfree/ppo.py", "PPO._update_with_batch"): 2},
-        ),
-        Host(
-            "rl_games",
-            "rl-games",
-            oldest="1.6.5",
-            tested="1.6.5",
-            epsilon="e_clip",
-            places={("rl_games/common/common_losses.py", "actor_loss"): 0},
-        ),
-        Host(
-            "sbx",
-            "sbx-rl",
-            oldest="0.18.0",
-            tested="0.28.0",
-            epsilon="clip_range",
-            places={("sbx/ppo/ppo.py", "PPO._one_update"): 1},
-        ),
-        Host(
-            "brax",
-            "brax",
-            oldest="0.12.0",
-            tested="0.14.2",
-            epsilon="clipping_epsilon",
-            places={("brax/training/agents/ppo/losses.py", "compute_ppo_loss"): 1},
-        ),
-        Host(
-            "zoo",
-            "rl_zoo3",
-            oldest="2.0.0",
-            tested="2.9.2",
-            epsilon="clip_range",
-            places={("rl_zoo3/train.py", "train"): 0, ("rl_zoo3/enjoy.py", "enjoy"): 0},
-        ),
-    )
+SB3_CONTRIB = {
+    ("sb3_contrib/ppo_recurrent/ppo_recurrent.py", "RecurrentPPO.train"): 1,
+    ("sb3_contrib/ppo_mask/ppo_mask.py", "MaskablePPO.train"): 1,
 }
+SKRL = {
+    ("skrl/agents/torch/ppo/ppo.py", "PPO.update"): 1,
+    ("skrl/agents/torch/ppo/ppo_rnn.py", "PPO_RNN.update"): 1,
+    ("skrl/multi_agents/torch/ippo/ippo.py", "IPPO.update"): 1,
+    ("skrl/multi_agents/torch/mappo/mappo.py", "MAPPO.update"): 1,
+}
+TORCHRL = {
+    ("torchrl/objectives/ppo.py", "PPOLoss._log_weight"): 0,
+    ("torchrl/objectives/ppo.py", "PPOLoss._maybe_normalize_advantage"): 0,
+    ("torchrl/objectives/ppo.py", "ClipPPOLoss.forward"): 0,
+}
+VERL = {
+    ("verl/trainer/ppo/core_algos.py", "register_policy_loss"): 0,
+    ("verl/trainer/ppo/core_algos.py", "agg_loss"): 0,
+    ("verl/utils/torch_functional.py", "masked_mean"): 0,
+}
+LEARNER = "ray/rllib/algorithms/ppo/torch/ppo_torch_learner.py", "PPOTorchLearner.compute_loss_for_module"
+TIANSHOU = "tianshou/algorithm/modelfree/ppo.py", "PPO._update_with_batch"
+BRAX = "brax/training/agents/ppo/losses.py", "compute_ppo_loss"
+ZOO = {("rl_zoo3/train.py", "train"): 0, ("rl_zoo3/enjoy.py", "enjoy"): 0}
+KNOWN = (
+    Host(
+        "sb3", "stable-baselines3", "2.0.0", "2.9.2", "clip_range", {("stable_baselines3/ppo/ppo.py", "PPO.train"): 1}
+    ),
+    Host("sb3_contrib", "sb3-contrib", "2.0.0", "2.9.2", "clip_range", SB3_CONTRIB),
+    Host("rsl_rl", "rsl-rl-lib", "3.0.1", "5.5.1", "clip_param", {("rsl_rl/algorithms/ppo.py", "PPO.update"): 1}),
+    Host("skrl", "skrl", "2.0.0", "2.1.1", "ratio_clip", SKRL),
+    Host("torchrl", "torchrl", "0.14.0", "0.14.1", "clip_epsilon", TORCHRL),
+    Host("trl", "trl", "1.0.0", "1.16.0", "epsilon", {("trl/trainer/grpo_trainer.py", "GRPOTrainer._compute_loss"): 1}),
+    Host("verl", "verl", "0.9.0", "0.9.1", "clip_ratio", VERL),
+    Host("rllib", "ray", "2.40.0", "2.60.0", "clip_param", {LEARNER: 1}),
+    Host("tianshou", "tianshou", "2.0.0", "2.0.1", "eps_clip", {TIANSHOU: 2}),
+    Host("rl_games", "rl-games", "1.6.5", "1.6.5", "e_clip", {("rl_games/common/common_losses.py", "actor_loss"): 0}),
+    Host("sbx", "sbx-rl", "0.18.0", "0.28.0", "clip_range", {("sbx/ppo/ppo.py", "PPO._one_update"): 1}),
+    Host("brax", "brax", "0.12.0", "0.14.2", "clipping_epsilon", {BRAX: 1}),
+    Host("zoo", "rl_zoo3", "2.0.0", "2.9.2", "clip_range", ZOO),
+)
+"""Name, distribution, the oldest and the newest release that is tested, the host's name of ε, and the places."""
+HOSTS = {host.name: host for host in KNOWN}
