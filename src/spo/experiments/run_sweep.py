@@ -59,7 +59,7 @@ def draw_picture(results: Results, out: Path) -> list[str]:
     """Draw the curves beside the runs, and name the file; without matplotlib or a finished run there is none."""
     if not find_spec("matplotlib") or not any(run.state == "finished" for run in results.runs.values()):
         return []
-    from spo.experiments.figures.curves import draw_sweep
+    from spo.experiments.figures.learning_curves import draw_sweep
     from spo.experiments.figures.style import save
 
     return [path.name for path in save(draw_sweep(results), "curves", out, formats=("png",))]

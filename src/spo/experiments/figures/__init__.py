@@ -1,29 +1,19 @@
-"""The figures by name. A new one is a module with a `make` that draws and saves, and a line in FIGURES.
+"""The figures by name. A new one is a line in FIGURES, with a module whose `make` draws and saves where it is not of
+training curves.
 
 Drawing needs plain numbers and no torch: where a figure's numbers are computed with it, its maker imports that late.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from spo.errors import SpoError, suggest
-from spo.experiments.figures import (
-    appendix_a,
-    appendix_c,
-    curves,
-    fig1,
-    fig2,
-    fig3,
-    fig4,
-    fig5,
-    fig6,
-    fig7,
-    objectives,
-    width,
-)
+from spo.experiments.figures import appendix_a, fig2, fig3, fig4, fig7, objectives, score_bars, width
 from spo.experiments.figures.arguments import FigureArguments
-from spo.experiments.figures.style import pyplot
+from spo.experiments.figures.learning_curves import make_curves, make_training
+from spo.experiments.figures.style import COLUMN, pyplot
 
 
 @dataclass(frozen=True)
@@ -37,20 +27,25 @@ class Figure:
 
 OPTIONS = ("runs", "iteration", "follow", "sweep")
 RUNS, SWEEP = ("runs", "iteration", "follow"), ("sweep",)
+FIG1 = partial(make_training, suite="fig1", columns=1, width=COLUMN, height=2.2)
+FIG5 = partial(make_training, suite="table1", columns=3, height=2.3, has_deviations=True)
+"""Both depths in one panel, because what depth does to each objective is what the figure is about."""
+FIG6 = partial(make_training, suite="fig6", columns=4, height=2.3, has_deviations=True, referred=("spo-cnn", "ppo-cnn"))
+APPENDIX_C_RESNET = partial(make_training, suite="atari-resnet", columns=6, height=0.6)
 FIGURES = {
     "objectives": Figure("f and its slope over the ratio, for every objective", objectives.make),
-    "curves": Figure("training and ratio deviations of any sweep", curves.make, SWEEP),
-    "fig1": Figure("training on Breakout with a CNN and ResNet-18, of suite fig1", fig1.make, SWEEP),
+    "curves": Figure("training and ratio deviations of any sweep", make_curves, SWEEP),
+    "fig1": Figure("training on Breakout with a CNN and ResNet-18, of suite fig1", FIG1, SWEEP),
     "fig2": Figure("the losses of SPO and PPO, and every sample's ratio per epoch of two runs", fig2.make, RUNS),
     "fig3": Figure("which samples PPO and SPO leave without a gradient", fig3.make),
     "fig4": Figure("SPO and its baselines aggregated over all tasks, of suite fig4", fig4.make, SWEEP),
-    "fig5": Figure("training and ratio deviations with 3 and 7 layers, of suite table1", fig5.make, SWEEP),
-    "fig6": Figure("training and ratio deviations with ResNet-18, of suite fig6", fig6.make, SWEEP),
+    "fig5": Figure("training and ratio deviations with 3 and 7 layers, of suite table1", FIG5, SWEEP),
+    "fig6": Figure("training and ratio deviations with ResNet-18, of suite fig6", FIG6, SWEEP),
     "fig7": Figure("surrogate and ratio deviation while three objectives are optimised on one batch", fig7.make),
     "appendix-a": Figure("SPO relative to PPO on 35 Atari games, of suite atari35", appendix_a.make, SWEEP),
-    "appendix-c": Figure("aggregates over layers × minibatches, of suite layers-minibatches", appendix_c.make, SWEEP),
+    "appendix-c": Figure("aggregates over layers × minibatches, of suite layers-minibatches", score_bars.make, SWEEP),
     "appendix-c-resnet": Figure(
-        "training with ResNet-18 on 54 Atari games, of suite atari-resnet", appendix_c.make_games, SWEEP
+        "training with ResNet-18 on 54 Atari games, of suite atari-resnet", APPENDIX_C_RESNET, SWEEP
     ),
     "width": Figure("realised ratio deviation against return at both depths, of suite width", width.make, SWEEP),
 }

@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
+from spo.experiments.figures.arguments import FigureArguments
 from spo.experiments.figures.bands import draw_band, mean_and_range, mean_and_std
 from spo.experiments.figures.style import (
     COLUMN,
@@ -13,13 +15,15 @@ from spo.experiments.figures.style import (
     SMALL,
     LineStyle,
     add_legend,
+    make_distinct,
     plot_options,
     pyplot,
+    save,
     short_number,
     styles_for,
     write_note,
 )
-from spo.experiments.figures.sweep_notes import Drawn, ended_curve, last_share, note_of, seed_count
+from spo.experiments.figures.sweep_notes import Drawn, ended_curve, last_share, note_of, open_results, seed_count
 from spo.experiments.plan import Plan
 from spo.experiments.results import Results
 
@@ -44,6 +48,31 @@ class Curves:
     bounds: tuple[float, ...]  # every ε that a drawn variant has
     references: dict[str, dict[str, float]]  # returns shown as a horizontal line
     note: str
+
+
+def make_training(
+    arguments: FigureArguments,
+    suite: str,
+    has_deviations: bool = False,
+    referred: tuple[str, ...] = (),
+    **layout: float,
+) -> list[Path]:
+    """Draw the curves of a suite's sweep under the figure's own name, with `layout` as `draw_training` takes it."""
+    results = open_results(arguments, suite)
+    known = tuple(variant for variant in referred if variant in results.plan.variants)
+    curves = training_curves(results, has_deviations, known)
+    return save(draw_training(curves, **layout), arguments.name, arguments.out)
+
+
+def make_curves(arguments: FigureArguments) -> list[Path]:
+    return save(draw_sweep(open_results(arguments)), "curves", arguments.out)
+
+
+def draw_sweep(results: Results):
+    """Returns and ratio deviations for each task of any sweep, its variants told apart by more than colour."""
+    curves = training_curves(results, has_deviations=True)
+    curves = replace(curves, styles=make_distinct(curves.styles))
+    return draw_training(curves, columns=min(3, len(curves.returns)), height=2.3)
 
 
 # Numbers

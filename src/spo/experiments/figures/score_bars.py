@@ -2,12 +2,14 @@
 
 import dataclasses
 from dataclasses import dataclass
+from pathlib import Path
 
 from spo.errors import SpoError
 from spo.experiments import statistics
 from spo.experiments.command_lines import sweep_command
-from spo.experiments.figures.style import PAGE, SMALL, LineStyle, add_legend, pyplot, styles_for, write_note
-from spo.experiments.figures.sweep_notes import last_share, note_of, seed_count
+from spo.experiments.figures.arguments import FigureArguments
+from spo.experiments.figures.style import PAGE, SMALL, LineStyle, add_legend, pyplot, save, styles_for, write_note
+from spo.experiments.figures.sweep_notes import last_share, note_of, open_results, seed_count
 from spo.experiments.plan import read_suite
 from spo.experiments.results import Results
 from spo.experiments.scores import Comparison, compare_variants
@@ -25,6 +27,11 @@ class Aggregates:
     intervals: dict[str, dict[str, Interval]]
     others: dict[str, dict[str, float]]  # the same estimates where scores are normalised by each seed's own bounds
     note: str
+
+
+def make(arguments: FigureArguments) -> list[Path]:
+    """Draw the aggregates over layers × minibatches: Appendix C."""
+    return save(draw_aggregates(aggregates(open_results(arguments, "layers-minibatches"))), "appendix-c", arguments.out)
 
 
 # Numbers

@@ -90,26 +90,17 @@ def _shorten(text: str) -> str:
 
 
 def curve_section(results: Results) -> Html:
-    seeds = "mean and range over the seeds" if results.plan.seeds > 1 else "one seed"
-    words = f"Raw returns of the episodes that ended in each hundredth of the run, with the stochastic policy: {seeds}."
-    panels = [_panel(results, task, _return_curves, "return") for task in results.plan.tasks]
-    return section("curves", "Learning curves", _panels(results, panels, words))
+    words = "Raw returns of the episodes that ended in each hundredth of the run, with the stochastic policy: {}."
+    return _curve_section(results, ("curves", "Learning curves", "return"), words, results.curve, np.mean)
 
 
 def deviation_section(results: Results) -> Html:
-    seeds = "median and range over the seeds" if results.plan.seeds > 1 else "one seed"
     words = (
-        f"Largest mean |r − 1| of a minibatch in each hundredth of the run: {seeds}, on a logarithmic axis. The dotted"
+        "Largest mean |r − 1| of a minibatch in each hundredth of the run: {}, on a logarithmic axis. The dotted"
         " line is the bound ε of the objectives."
     )
-    draw = {"bounds": epsilons(results), "is_log": True}
-    panels = [_panel(results, task, _deviation_curves, "ratio deviation", **draw) for task in results.plan.tasks]
-    return section("deviations", "Ratio deviation", _panels(results, panels, words))
-
-
-def epsilons(results: Results) -> tuple[float, ...]:
-    """The bounds of the objectives that were run; one that is adapted is no line."""
-    return tuple(sorted({run.epsilon for run in results.runs.values() if run.epsilon}))
+    named, draw = ("deviations", "Ratio deviation", "ratio deviation"), {"bounds": epsilons(results), "is_log": True}
+    return _curve_section(results, named, words, results.deviation_curve, np.median, **draw)
 
 
 def width_section(results: Results) -> Html:
@@ -117,10 +108,25 @@ def width_section(results: Results) -> Html:
     finished = [run for run in results.runs.values() if run.state == "finished"]
     if not any("epsilon" in run.history.metrics for run in finished):
         return Html()
-    seeds = "median and range over the seeds" if results.plan.seeds > 1 else "one seed"
-    words = f"The width ε in force, of objectives that adapt it, in each hundredth of the run: {seeds}."
-    panels = [_panel(results, task, _width_curves, "ε") for task in results.plan.tasks]
-    return section("widths", "Width", _panels(results, panels, words))
+    words = "The width ε in force, of objectives that adapt it, in each hundredth of the run: {}."
+    curve_of = partial(results.metric_curve, name="epsilon")
+    return _curve_section(results, ("widths", "Width", "ε"), words, curve_of, np.median)
+
+
+def epsilons(results: Results) -> tuple[float, ...]:
+    """The bounds of the objectives that were run; one that is adapted is no line."""
+    return tuple(sorted({run.epsilon for run in results.runs.values() if run.epsilon}))
+
+
+def _curve_section(
+    results: Results, named: tuple[str, str, str], words: str, curve_of: Callable, middle: Callable, **draw
+) -> Html:
+    """A panel for each task; `named` are the anchor, the title and what is drawn, `words` has a place for the seeds."""
+    anchor, title, what = named
+    seeds = f"{middle.__name__} and range over the seeds" if results.plan.seeds > 1 else "one seed"
+    curves = {task: _curves(results, partial(curve_of, task), middle) for task in results.plan.tasks}
+    panels = [_panel(results, task, own, what, **draw) for task, own in curves.items()]
+    return section(anchor, title, _panels(results, panels, words.format(seeds)))
 
 
 def _panels(results: Results, panels: list[Html], words: str) -> Html:
@@ -139,8 +145,7 @@ def _panels(results: Results, panels: list[Html], words: str) -> Html:
     )
 
 
-def _panel(results: Results, task: str, curves_of: Callable, what: str, **options) -> Html:
-    curves = curves_of(results, task)
+def _panel(results: Results, task: str, curves: dict[str, Curve], what: str, **options) -> Html:
     heading = element("figcaption", task)
     if not curves:
         return element("figure", heading, element("p", "No finished run has a curve here.", class_="trouble"))
@@ -153,18 +158,6 @@ def _panel(results: Results, task: str, curves_of: Callable, what: str, **option
     # One task has the width to itself; where there is none, its picture is that of one among several.
     pictures = [picture(draw(size=WIDE_PANEL), alternative, "wide"), picture(draw(), alternative, "narrow")]
     return element("figure", heading, *pictures)
-
-
-def _return_curves(results: Results, task: str) -> dict[str, Curve]:
-    return _curves(results, partial(results.curve, task), np.mean)
-
-
-def _deviation_curves(results: Results, task: str) -> dict[str, Curve]:
-    return _curves(results, partial(results.deviation_curve, task), np.median)
-
-
-def _width_curves(results: Results, task: str) -> dict[str, Curve]:
-    return _curves(results, lambda variant: results.metric_curve(task, variant, "epsilon"), np.median)
 
 
 def _curves(results: Results, curve_of: Callable, middle: Callable) -> dict[str, Curve]:

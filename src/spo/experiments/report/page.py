@@ -5,9 +5,9 @@ from importlib import resources
 from pathlib import Path
 
 from spo.errors import SpoError
+from spo.experiments.answer import compare_returns, judge_deviations
 from spo.experiments.figures.style import pyplot
 from spo.experiments.report.agreement import agreement_section
-from spo.experiments.report.headline import headline
 from spo.experiments.report.markup import Html, element
 from spo.experiments.report.outcomes import curve_section, deviation_section, outcome_section, width_section
 from spo.experiments.report.provenance import (
@@ -27,6 +27,11 @@ from spo.runtime.formatting import plural
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 """Nothing is loaded, and nothing runs."""
+MEANING = (
+    "Ratio deviation says how far an update moved the policy away from the one that gathered its data: 0 is not at all,"
+    " and at 0.2 the probabilities of the actions taken have changed by a fifth on average. Much of it is bad: what"
+    " the update then maximises says little about the return, and learning may break down."
+)
 SECTIONS = {
     "results": ("Results", outcome_section),
     "curves": ("Learning curves", curve_section),
@@ -92,6 +97,13 @@ def heading(results: Results) -> Html:
         for words, to in _cautions(results)
     ]
     return element("header", *parts)
+
+
+def headline(results: Results) -> Html:
+    """The answer, and what the second measure means."""
+    sentences = filter(None, [compare_returns(results), judge_deviations(results)])
+    answers = [element("p", sentence, class_="answer") for sentence in sentences]
+    return element("div", *answers, element("p", MEANING, class_="caption"))
 
 
 def describe_plan(results: Results) -> str:
