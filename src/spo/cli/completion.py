@@ -3,8 +3,9 @@
 The script holds everything as it is now, so that pressing a key starts no Python.
 """
 
+import importlib
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Annotated, Literal
@@ -90,8 +91,12 @@ def _list_values(name: str, field: str, hint: object) -> tuple[str, ...]:
     plain = typing.get_args(plain)[0] if typing.get_origin(plain) is tuple else plain
     if typing.get_origin(plain) is Literal:
         return typing.get_args(plain)
-    makers = _VALUES | ({"name": _figures} if name == "figures" else {})
-    return tuple(makers[field]()) if field in makers else ()
+    place = "spo.experiments.figures:FIGURES" if (name, field) == ("figures", "name") else VALUES.get(field)
+    if place is None:
+        return ()
+    module, _, attribute = place.partition(":")
+    found = getattr(importlib.import_module(module), attribute)
+    return tuple(found() if callable(found) else found)
 
 
 def _environments() -> Iterable[str]:
@@ -115,44 +120,15 @@ def _pool_environments() -> Iterable[str]:
             yield env_id.rpartition("-v")[0] if module == "envpool.atari" else env_id
 
 
-def _objectives() -> Iterable[str]:
-    from spo.objectives import OBJECTIVES
-
-    return OBJECTIVES
-
-
-def _encoders() -> Iterable[str]:
-    from spo.models.image_encoders import ENCODER_NAMES
-
-    return ENCODER_NAMES
-
-
-def _presets() -> Iterable[str]:
-    from spo.config.sources import preset_names
-
-    return preset_names()
-
-
-def _suites() -> Iterable[str]:
-    from spo.experiments.plan import suite_names
-
-    return suite_names()
-
-
-def _figures() -> Iterable[str]:
-    from spo.experiments.figures import FIGURES
-
-    return FIGURES
-
-
-_VALUES: dict[str, Callable[[], Iterable[str]]] = {
-    "env": _environments,
-    "objective": _objectives,
-    "objectives": _objectives,
-    "encoder": _encoders,
-    "preset": _presets,
-    "suite": _suites,
+VALUES = {
+    "env": "spo.cli.completion:_environments",
+    "objective": "spo.objectives:OBJECTIVES",
+    "objectives": "spo.objectives:OBJECTIVES",
+    "encoder": "spo.models.image_encoders:ENCODER_NAMES",
+    "preset": "spo.config.sources:preset_names",
+    "suite": "spo.experiments.plan:suite_names",
 }
+"""By field, what has its values, or lists them when it is called."""
 
 
 def write_bash(commands: Mapping[str, Options]) -> str:

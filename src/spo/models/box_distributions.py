@@ -30,7 +30,8 @@ class Squashed(Gaussian):
     """The hyperbolic tangent of a Gaussian, mapped to the bounds; what is learned from is the number before it.
 
     Densities are those of the environment's action and the KL is exact, for a bijection leaves it as it is. The
-    entropy has no closed form: it is computed by Gauss–Hermite quadrature.
+    entropy has no closed form: it is computed by Gauss–Hermite quadrature. The mode is the image of the Gaussian's, as
+    everybody takes it; the density's own may lie at a bound.
     """
 
     def __init__(self, space: gym.spaces.Box):
@@ -39,10 +40,6 @@ class Squashed(Gaussian):
         self.log_scale = float(np.log(halves).sum())  # of the map from ±1 to the bounds
         nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
         self.nodes, self.weights = nodes.tolist(), (weights / math.sqrt(2 * math.pi)).tolist()
-
-    def mode(self, params: np.ndarray) -> np.ndarray:
-        """The image of the Gaussian's mode, as everybody takes it; the density's own may lie at a bound."""
-        return super().mode(params)
 
     def to_env(self, action: np.ndarray) -> np.ndarray:
         return self.to_bounds(np.tanh(action))

@@ -5,6 +5,7 @@ environment wants arrays and small NumPy calls are cheap, and learning in torch 
 """
 
 import math
+from abc import abstractmethod
 from typing import Protocol
 
 import gymnasium as gym
@@ -19,66 +20,64 @@ HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 
 
 class Distribution(Protocol):
-    """A distribution over the actions of one space, for parameters (…, P) that a network computes."""
+    """A distribution over the actions of one space, for parameters (…, P) that a network computes.
+
+    Derive from it: by default there are no masks, nothing is clipped, and there is nothing to save.
+    """
 
     outputs: int  # of the policy's network
-    has_log_std: bool  # whether as many log standard deviations follow the outputs, the same in every state
+    has_log_std: bool = False  # whether as many log standard deviations follow the outputs, the same in every state
     params_size: int  # P: the outputs, and the log standard deviations if there are any
     action_shape: tuple[int, ...]  # of an action as it is sampled and learned from
     action_dtype: type  # of the same
-    is_continuous: bool  # whether it has densities, which ratios of probabilities cannot be made of
+    is_continuous: bool = False  # whether it has densities, which ratios of probabilities cannot be made of
 
+    @abstractmethod
     def noise(self, generator: np.random.Generator, leading: tuple[int, ...]) -> np.ndarray:
         """Draw all randomness of so many samples at once (*leading, …)."""
 
+    @abstractmethod
     def sample(self, params: np.ndarray, noise: np.ndarray) -> np.ndarray:
         """Return the actions that the noise selects: the same noise and parameters give the same actions."""
 
+    @abstractmethod
     def mode(self, params: np.ndarray) -> np.ndarray:
         """Return the most likely actions."""
 
+    @abstractmethod
     def to_env(self, action: np.ndarray) -> np.ndarray:
         """Return actions (N, …) as the environment takes them, within its bounds."""
 
+    @abstractmethod
     def best_action(self, params: Tensor) -> Tensor:
         """Return what `to_env` makes of the mode, in torch: exported policies act with it."""
 
+    @abstractmethod
     def log_prob(self, params: Tensor, action: Tensor) -> Tensor:
         """Return the log-probability, or log-density, of each action (…)."""
 
+    @abstractmethod
     def entropy(self, params: Tensor) -> Tensor:
         """Return the entropy (…)."""
 
+    @abstractmethod
     def kl(self, params: Tensor, other: Tensor) -> Tensor:
         """Return KL(params ‖ other) (…)."""
 
     def mask(self, params: Tensor | np.ndarray, mask: Tensor | np.ndarray) -> Tensor | np.ndarray:
         """Return parameters that give the actions outside the mask (…, P) no probability, or refuse."""
-
-    def clipped_fraction(self, action: np.ndarray) -> float:
-        """Return the share of the components of sampled actions that `to_env` clips."""
-
-    def tensors(self) -> dict[str, np.ndarray]:
-        """Return the numbers that a policy has to save beside its parameters, by name."""
-
-
-class DistributionDefaults:
-    """What most distributions have in common: no masks, nothing clipped, nothing to save."""
-
-    has_log_std = False
-    is_continuous = False
-
-    def mask(self, params: Tensor | np.ndarray, mask: Tensor | np.ndarray) -> Tensor | np.ndarray:
         raise ConfigError(f"an action mask is not accepted by {type(self).__name__}: the actions must be Categorical")
 
     def clipped_fraction(self, action: np.ndarray) -> float:
+        """Return the share of the components of sampled actions that `to_env` clips."""
         return 0.0
 
     def tensors(self) -> dict[str, np.ndarray]:
+        """Return the numbers that a policy has to save beside its parameters, by name."""
         return {}
 
 
-class BoxDistribution(DistributionDefaults):
+class BoxDistribution(Distribution):
     """What distributions over a Box share: its bounds, and the way from actions of ±1 to them."""
 
     is_continuous = True
@@ -165,7 +164,7 @@ MASKED = -1e9
 """The logit of an action that must not be taken: its probability is exactly 0, and everything stays finite."""
 
 
-class Categorical(DistributionDefaults):
+class Categorical(Distribution):
     """Discrete and MultiDiscrete actions: independent choices. Parameters (…, ΣK): log-probabilities, unnormalised."""
 
     def __init__(self, space: gym.spaces.Discrete | gym.spaces.MultiDiscrete):
@@ -217,7 +216,7 @@ class Categorical(DistributionDefaults):
         return [part.log_softmax(-1) for part in params.split(self.sizes, dim=-1)]
 
 
-class Bernoulli(DistributionDefaults):
+class Bernoulli(Distribution):
     """MultiBinary actions: independent coins. Parameters (…, D): the log-odds of 1."""
 
     def __init__(self, space: gym.spaces.MultiBinary):

@@ -14,10 +14,11 @@ from spo.models.policy import Policy
 from spo.models.policy_files import list_best, save_policy
 from spo.runs.checkpoint import list_checkpoints
 from spo.runs.directory import RunDirectory
+from spo.runs.loggers import Logger
 from spo.runtime.files import sync
 
 
-class BestPolicyKeeper:
+class BestPolicyKeeper(Logger):
     """A logger that keeps the policy whose evaluation has the highest mean return; of equal ones the first."""
 
     def __init__(self, run: RunDirectory, take_policy: Callable[[], Policy]):
@@ -38,9 +39,6 @@ class BestPolicyKeeper:
         for folder in list_best(self.run.path):
             if int(folder.name) > last:
                 _remove(folder)
-
-    def close(self) -> None:
-        """Nothing to do."""
 
     def _keep(self, iteration: int) -> None:
         folder = self.run.best / f"{iteration:08}"

@@ -18,20 +18,25 @@ from spo.runtime.formatting import clock
 
 
 class Logger(Protocol):
-    """Where the numbers of a run go. Yours is one too: `spo.train(..., loggers=[MyLogger()])`."""
+    """Where the numbers of a run go. Yours is one too: `spo.train(..., loggers=[MyLogger()])`.
+
+    What derives from it and has nothing to go back to, or to close, need not say so.
+    """
 
     def write(self, row: Row, episodes: list[Row]) -> None:
         """Take an iteration's row of metrics and the episodes that ended in it."""
 
     def rewind(self, rows: list[Row], episodes: list[Row]) -> None:
         """Go back to these: the run resumes after them, and what was written later does not count."""
+        return
 
     def close(self) -> None:
         """Called once, however the run ends."""
+        return
 
 
-class JsonlLogger:
-    """metrics.jsonl and episodes.jsonl, flushed after every iteration."""
+class JsonlLogger(Logger):
+    """metrics.jsonl and episodes.jsonl, flushed after every iteration; resuming reads the rows from there."""
 
     def __init__(self, run: RunDirectory):
         self.metrics, self.episodes = run.metrics.open("a"), run.episodes.open("a")
@@ -42,9 +47,6 @@ class JsonlLogger:
         self.metrics.write(_line(row))
         self.metrics.flush()
 
-    def rewind(self, rows: list[Row], episodes: list[Row]) -> None:
-        """Nothing to do: these files are what the rows were read from."""
-
     def close(self) -> None:
         self.metrics.close()
         self.episodes.close()
@@ -54,7 +56,7 @@ def _line(row: Row) -> str:
     return json.dumps(row, allow_nan=False) + "\n"
 
 
-class TensorBoardLogger:
+class TensorBoardLogger(Logger):
     """The tags that people know from CleanRL, with its meaning of each, and the paper's own numbers beside them."""
 
     LOSSES = {
@@ -125,7 +127,7 @@ def tag_row(row: Row) -> dict[str, float]:
     return tag_metrics(row) | {tag: row[name] for name, tag in means.items() if name in row}
 
 
-class ProgressLogger:
+class ProgressLogger(Logger):
     """A live line on a terminal, a plain line now and then elsewhere; what matters most fits 80 columns."""
 
     SECONDS_BETWEEN_LINES = 10.0
@@ -174,7 +176,7 @@ class ProgressLogger:
         return " · ".join(parts)
 
 
-class TableLogger:
+class TableLogger(Logger):
     """After every iteration the table of numbers that users of Stable-Baselines3 know, with `--verbose`."""
 
     EPISODES = 100
@@ -213,9 +215,6 @@ class TableLogger:
     def rewind(self, rows: list[Row], episodes: list[Row]) -> None:
         self.returns.extend(episode["return"] for episode in episodes)
         self.lengths.extend(episode["length"] for episode in episodes)
-
-    def close(self) -> None:
-        """Nothing to do."""
 
     def _table(self, row: Row) -> str:
         groups = {"rollout": self._rollout()}

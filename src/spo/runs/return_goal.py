@@ -3,12 +3,13 @@
 from collections import deque
 
 from spo.algorithms.metrics import Row
+from spo.runs.loggers import Logger
 
 EPISODES = 100
 """Whose mean return counts where a run makes no evaluations."""
 
 
-class ReturnGoal:
+class ReturnGoal(Logger):
     """A logger that tells whether an evaluation, or the last 100 episodes where there is none, reached a return."""
 
     def __init__(self, goal: float, has_evaluations: bool):
@@ -26,9 +27,6 @@ class ReturnGoal:
 
     def rewind(self, rows: list[Row], episodes: list[Row]) -> None:
         self.returns.extend(episode["return"] for episode in episodes)
-
-    def close(self) -> None:
-        """Nothing to do."""
 
     def _mean(self) -> float | None:
         return sum(self.returns) / EPISODES if len(self.returns) == EPISODES else None

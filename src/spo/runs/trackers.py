@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from spo.algorithms.metrics import Row
 from spo.errors import ConfigError, printable
 from spo.runs.directory import RunDirectory
-from spo.runs.loggers import tag_row
+from spo.runs.loggers import Logger, tag_row
 from spo.runtime.files import read_json, write_json
 
 PROJECT = "simple-policy-optimization"
@@ -121,7 +121,7 @@ TRACKERS: dict[str, Callable[[TrackedRun], Tracker]] = {
 }
 
 
-class TrackerLogger:
+class TrackerLogger(Logger):
     """Feeds a tracker from a thread of its own; the first thing that goes wrong is told, and ends the tracking."""
 
     def __init__(self, name: str, run: RunDirectory, settings: Mapping[str, object]):
