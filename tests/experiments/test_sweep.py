@@ -69,7 +69,7 @@ def test_a_worker_hears_no_ctrl_c_but_is_as_nice_as_its_sweep(tmp_path, monkeypa
     code = "import os; print(os.getpgid(0) == os.getpid(), os.getsid(0))"
     monkeypatch.setattr(local, "worker_command", lambda path, cell: [sys.executable, "-c", code])
     sweep, cell = Sweep(tmp_path, tiny()), tiny().cells()[0]
-    executor = local.Local(sweep, 1)
+    executor = local.run_here(sweep, 1)
     executor.start(cell)
     executor.processes[cell].wait()
     assert (sweep.run(cell).path / "output.txt").read_text().split() == ["True", str(os.getsid(0))]

@@ -101,7 +101,7 @@ def test_a_node_that_does_not_see_the_directory_says_so(tmp_path, monkeypatch):
     tuning.begin(tmp_path, make_search(*SMALL))
     content = (tmp_path / "search.json").read_bytes()
     monkeypatch.setattr(ray, "search_command", lambda path, number: ["sh", "-c", f"echo {path.name} {number}; exit 3"])
-    assert ray.search_on_node(str(tmp_path), content, 7) == 3
+    assert ray.search_on_node(str(tmp_path), content, 7) == (3, None)
     assert (tmp_path / "output.txt").read_text() == f"{tmp_path.name} 7\n"
     with pytest.raises(SpoError, match="does not see .+: name a directory with --out that all nodes see"):
         ray.search_on_node(str(tmp_path / "elsewhere"), content, 0)

@@ -53,7 +53,7 @@ def test_jobs_import_nothing_from_where_they_are_started(monkeypatch, tmp_path):
 
     commands = []
     monkeypatch.setattr(local.subprocess, "Popen", lambda command, **_: commands.append(command))
-    local.Local(Sweep(tmp_path, read_suite("smoke")), 1).start(Cell("CartPole-v1", "spo", 1))
+    local.run_here(Sweep(tmp_path, read_suite("smoke")), 1).start(Cell("CartPole-v1", "spo", 1))
     assert commands[0][1:4] == ["-P", "-m", "spo.experiments.worker"]
 
 

@@ -11,7 +11,7 @@ from spo.errors import SpoError
 from spo.experiments.answer import answer
 from spo.experiments.console import WIDE, Display, print_missing, print_plan, result_table
 from spo.experiments.executors import Executor, execute
-from spo.experiments.executors.local import Local
+from spo.experiments.executors.local import run_here
 from spo.experiments.history import was_packed
 from spo.experiments.plan import Cell, Plan, check_length
 from spo.experiments.results import Results, curves_csv
@@ -45,11 +45,13 @@ def bench(
     with signals.install_handlers():
         chosen = _executor(executor, sweep, slots, ray_address)
         run_cells(sweep, cells, chosen)
-    write_tables(out, Results(Sweep.open(out)))
+    everything = Results(Sweep.open(out))
+    (out / "results.csv").write_text(everything.csv())
+    (out / "curves.csv").write_text(curves_csv(everything))
     results = Results(sweep)
     # Elsewhere than on a terminal nothing is gained by folding lines.
     Console(width=None if sys.stdout.isatty() else WIDE).print(result_table(results))
-    print(fold(answer(results), sys.stdout))
+    print(fold(" ".join(answer(results)), sys.stdout))
     kept = ["results.csv", "curves.csv", *draw_picture(results, out)]
     print(fold(f"{', '.join(kept)} and runs/ are in {out}; spo report {out} makes a page of them", sys.stdout))
     print_missing(results)
@@ -63,12 +65,6 @@ def draw_picture(results: Results, out: Path) -> list[str]:
     from spo.experiments.figures.style import save
 
     return [path.name for path in save(draw_sweep(results), "curves", out, formats=("png",))]
-
-
-def write_tables(directory: Path, results: Results) -> None:
-    """Write the numbers of all runs, and their curves, as CSV."""
-    (directory / "results.csv").write_text(results.csv())
-    (directory / "curves.csv").write_text(curves_csv(results))
 
 
 def find_remaining(sweep: Sweep, retry_failed: bool) -> list[Cell]:
@@ -99,10 +95,10 @@ def _check_run(path: Path, found: dict, planned: dict) -> None:
 
 def _executor(name: str, sweep: Sweep, slots: int, ray_address: str | None) -> Executor:
     if name == "local":
-        return Local(sweep, slots)
-    from spo.experiments.executors.ray import Cluster
+        return run_here(sweep, slots)
+    from spo.experiments.executors.ray import run_there
 
-    return Cluster(sweep, slots, ray_address)
+    return run_there(sweep, slots, ray_address)
 
 
 def run_cells(sweep: Sweep, cells: list[Cell], executor: Executor) -> None:

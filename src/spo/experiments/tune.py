@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
@@ -17,7 +17,8 @@ from rich.table import Table
 from spo.config.config import Config
 from spo.errors import ConfigError, SpoError
 from spo.experiments.compare import SETTINGS, given_settings
-from spo.experiments.executors.local import LocalSearchers
+from spo.experiments.executors import Executor
+from spo.experiments.executors.local import search_here
 from spo.experiments.plan import check_length, check_seeds, path_component
 from spo.runs.directory import RunDirectory
 from spo.runtime import signals
@@ -61,7 +62,8 @@ def tune(
         study = open_study(out)
         free_abandoned(study)
         if missing := count_missing(study, trials):
-            run_searchers(start_searchers(out, min(slots, missing), executor, ray_address), out, study)
+            most = min(slots, missing)
+            run_searchers(_executor(executor, out, most, ray_address), most, out, study)
     finish(out, search, study)
 
 
@@ -105,36 +107,30 @@ def free_abandoned(study: "optuna.Study") -> None:
 # Processes
 
 
-class Searchers(Protocol):
-    """The processes that carry out trials, wherever they are."""
+def _executor(name: str, out: Path, slots: int, ray_address: str | None) -> Executor:
+    if name == "local":
+        return search_here(out, slots)
+    from spo.experiments.executors.ray import search_there
 
-    def codes(self) -> list[int | None]: ...
-
-    def stop(self) -> None: ...
-
-
-def start_searchers(out: Path, count: int, executor: str, ray_address: str | None) -> Searchers:
-    if executor == "local":
-        return LocalSearchers(out, count)
-    from spo.experiments.executors.ray import ClusterSearchers
-
-    return ClusterSearchers(out, count, ray_address)
+    return search_there(out, slots, ray_address)
 
 
-def run_searchers(searchers: Searchers, out: Path, study: "optuna.Study") -> None:
-    """Say how far the processes are until they have ended."""
-    printed: set[int] = set()
+def run_searchers(executor: Executor, most: int, out: Path, study: "optuna.Study") -> None:
+    """Start as many processes as can work at once, and say how far they are until they have ended."""
+    numbers, codes, printed = range(min(most, executor.slots)), {}, set()
     try:
-        while None in (codes := searchers.codes()):
+        for number in numbers:
+            executor.start(number)
+        while len(codes := codes | executor.poll()) < len(numbers):
             print_ended(study, printed)
             time.sleep(SECONDS_BETWEEN_LOOKS)
     except KeyboardInterrupt:
         print(f"stopped; the same command goes on in {out}", file=sys.stderr)
         raise
     finally:
-        searchers.stop()
+        executor.stop()
     print_ended(study, printed)
-    if all(codes):
+    if all(codes.values()):
         raise SpoError(f"no process could carry out a trial; {out / 'output.txt'} has what they said")
 
 
@@ -180,7 +176,7 @@ def describe_trial(trial: "optuna.trial.FrozenTrial") -> str:
 
 def trial_table(study: "optuna.Study", most: int = 10) -> Table:
     """The best trials first."""
-    trials = sorted(study.get_trials(deepcopy=False), key=lambda trial: -_value_of(trial))
+    trials = sorted(study.get_trials(deepcopy=False), key=_order)
     names = list(dict.fromkeys(name for trial in trials for name in trial.params))
     states = [trial.state.name.lower() for trial in trials]
     title = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
@@ -194,8 +190,8 @@ def trial_table(study: "optuna.Study", most: int = 10) -> Table:
     return table
 
 
-def _value_of(trial: "optuna.trial.FrozenTrial") -> float:
-    return trial.value if trial.state.name == "COMPLETE" else float("-inf")
+def _order(trial: "optuna.trial.FrozenTrial") -> float:
+    return -trial.value if trial.state.name == "COMPLETE" else float("inf")
 
 
 def _short(value: object) -> str:

@@ -1,9 +1,9 @@
-"""Where runs of a sweep are executed, and the loop that keeps an executor busy."""
+"""Where runs of a sweep and trials of a search are executed, and the loop that keeps an executor busy."""
 
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from spo.experiments.plan import Cell
 
@@ -13,14 +13,14 @@ SECONDS_BETWEEN_LOOKS = 0.5
 
 
 class Executor(Protocol):
-    """Where runs are carried out."""
+    """Where jobs are carried out: runs of a sweep, or the processes of a search by their numbers."""
 
     slots: int  # how many at once
 
-    def start(self, cell: Cell) -> None: ...
+    def start(self, job: Any) -> None: ...
 
-    def poll(self) -> dict[Cell, bool]:
-        """The runs whose work has ended since the last look, and whether it died rather than ended by itself."""
+    def poll(self) -> dict[Any, int]:
+        """The jobs that have ended since the last look, with their exit codes."""
 
     def stop(self) -> None:
         """Ask what still runs to save and end, and wait for that."""
@@ -36,9 +36,9 @@ def execute(cells: list[Cell], executor: Executor, on_look: Callable[[set[Cell]]
                 running.add(cell)
                 attempts[cell] += 1
                 executor.start(cell)
-            for cell, has_died in executor.poll().items():
+            for cell, code in executor.poll().items():
                 running.discard(cell)
-                if has_died and attempts[cell] < ATTEMPTS:
+                if code not in (0, 2) and attempts[cell] < ATTEMPTS:
                     waiting.appendleft(cell)
             on_look(running)
             time.sleep(SECONDS_BETWEEN_LOOKS)

@@ -1,4 +1,4 @@
-"""Runs of a sweep on a Ray cluster."""
+"""Runs of a sweep, and the processes of a search, on a Ray cluster."""
 
 import io
 import os
@@ -6,11 +6,13 @@ import socket
 import subprocess
 import tarfile
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from spo.errors import SpoError
-from spo.experiments.executors.local import ONE_CORE, SECONDS_TO_STOP, search_command, worker_command
+from spo.experiments.executors.local import ONE_CORE, OUTPUT, SECONDS_TO_STOP, search_command, worker_command
 from spo.experiments.plan import Cell
 from spo.experiments.sweep import Sweep
 
@@ -21,33 +23,38 @@ SECONDS_TO_CONNECT = 5.0
 
 
 class Cluster:
-    """Runs as Ray tasks, one core each."""
+    """Jobs as Ray tasks, one core each: `function` on a node gets the directory, its `file`, and the job."""
 
-    def __init__(self, sweep: Sweep, slots: int, address: str | None):
-        self.sweep, self.ray = sweep, connect(address, slots)
+    def __init__(self, function: Callable, file: Path, slots: int, address: str | None, folder: Callable[[Any], Path]):
+        self.file, self.folder, self.ray = file, folder, connect(address, slots)
         cores = int(self.ray.cluster_resources().get("CPU", 1))
         self.slots = min(slots, cores) if address is None else cores
-        self.task = self.ray.remote(num_cpus=1, max_retries=RETRIES, max_calls=1)(run_on_node)
-        self.running: dict[object, Cell] = {}
+        self.task = self.ray.remote(num_cpus=1, max_retries=RETRIES, max_calls=1)(function)
+        self.running: dict[object, Any] = {}
 
-    def start(self, cell: Cell) -> None:
-        plan = (self.sweep.path / "plan.json").read_bytes()
-        self.running[self.task.remote(str(self.sweep.path.resolve()), plan, tuple(cell))] = cell
+    def start(self, job: Any) -> None:
+        directory = str(self.file.parent.resolve())
+        self.running[self.task.remote(directory, self.file.read_bytes(), job)] = job
 
-    def poll(self) -> dict[Cell, bool]:
+    def poll(self) -> dict[Any, int]:
         if not self.running:
             return {}
         ended, _ = self.ray.wait(list(self.running), num_returns=len(self.running), timeout=0)
-        return {self.running[reference]: self._has_died(reference, self.running.pop(reference)) for reference in ended}
+        return {self.running[reference]: self._code(reference, self.running.pop(reference)) for reference in ended}
 
-    def _has_died(self, reference: object, cell: Cell) -> bool:
+    def _code(self, reference: object, job: Any) -> int:
+        """The exit code of a job whose task has ended; what it brought back is put where it belongs."""
         try:
             code, brought_back = self.ray.get(reference)
+        except self.ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, SpoError):
+                raise error.cause
+            return 1
         except self.ray.exceptions.RayError:
-            return True
+            return 1
         if brought_back:
-            extract_archive(brought_back, self.sweep.run(cell).path)
-        return code not in (0, 2)
+            extract_archive(brought_back, self.folder(job))
+        return code
 
     def stop(self) -> None:
         for reference in self.running:
@@ -57,50 +64,26 @@ class Cluster:
         self.ray.shutdown()
 
 
-class ClusterSearchers:
-    """The processes of a search as Ray tasks, one core each, on nodes that see its directory."""
-
-    def __init__(self, directory: Path, count: int, address: str | None):
-        self.ray = connect(address, count)
-        cores = int(self.ray.cluster_resources().get("CPU", 1))
-        task = self.ray.remote(num_cpus=1, max_retries=RETRIES, max_calls=1)(search_on_node)
-        path, search = str(directory.resolve()), (directory / "search.json").read_bytes()
-        self.tasks = [task.remote(path, search, number) for number in range(min(count, cores))]
-
-    def codes(self) -> list[int | None]:
-        """The exit code of each process, and None of those that still run."""
-        ended, _ = self.ray.wait(self.tasks, num_returns=len(self.tasks), timeout=0)
-        return [self._code(task) if task in ended else None for task in self.tasks]
-
-    def _code(self, task: object) -> int:
-        try:
-            return self.ray.get(task)
-        except self.ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, SpoError):
-                raise error.cause
-            return 1
-        except self.ray.exceptions.RayError:
-            return 1
-
-    def stop(self) -> None:
-        for task in self.tasks:
-            self.ray.cancel(task)
-        self.ray.wait(self.tasks, num_returns=len(self.tasks), timeout=SECONDS_TO_STOP)
-        self.ray.shutdown()
+def run_there(sweep: Sweep, slots: int, address: str | None) -> Cluster:
+    return Cluster(run_on_node, sweep.path / "plan.json", slots, address, lambda cell: sweep.run(cell).path)
 
 
-def search_on_node(path: str, search: bytes, number: int) -> int:
+def search_there(directory: Path, slots: int, address: str | None) -> Cluster:
+    return Cluster(search_on_node, directory / "search.json", slots, address, lambda number: directory)
+
+
+def search_on_node(path: str, search: bytes, number: int) -> tuple[int, None]:
     """Carry out trials of a search on a node, in its directory, whose journal all nodes write."""
     if not _holds(Path(path, "search.json"), search):
         raise SpoError(
             f"node {socket.gethostname()} does not see {path}: name a directory with --out that all nodes see"
         )
-    with Path(path, "output.txt").open("a") as output:
-        return _wait_for(search_command(Path(path), number), stdout=output, stderr=subprocess.STDOUT)
+    with Path(path, OUTPUT).open("a") as output:
+        return _wait_for(search_command(Path(path), number), stdout=output, stderr=subprocess.STDOUT), None
 
 
 def connect(address: str | None, slots: int):
-    """Ray, connect to a cluster; a local one listens on this machine alone and asks for a token."""
+    """Connect to a cluster; a local one listens on this machine alone and asks for a token."""
     os.environ.setdefault("RAY_AUTH_MODE", "token")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -138,10 +121,10 @@ def _check_reachable(address: str) -> None:
 def run_on_node(path: str, plan: bytes, cell: tuple[str, str, int]) -> tuple[int, bytes | None]:
     """Run a cell on a node: in the shared directory, or in one of its own, whose run is brought back."""
     if _holds(Path(path, "plan.json"), plan):
-        return _run_worker(Path(path), cell), None
+        return _wait_for(worker_command(Path(path), Cell(*cell))), None
     with tempfile.TemporaryDirectory() as own:
         Path(own, "plan.json").write_bytes(plan)
-        code = _run_worker(Path(own), cell)
+        code = _wait_for(worker_command(Path(own), Cell(*cell)))
         return code, archive_directory(Sweep.open(Path(own)).run(Cell(*cell)).path)
 
 
@@ -150,10 +133,6 @@ def _holds(file: Path, content: bytes) -> bool:
         return file.read_bytes() == content
     except OSError:
         return False
-
-
-def _run_worker(path: Path, cell: tuple[str, str, int]) -> int:
-    return _wait_for(worker_command(path, Cell(*cell)))
 
 
 def _wait_for(command: list[str], **streams) -> int:
