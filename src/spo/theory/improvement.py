@@ -68,26 +68,10 @@ def fork_case(
     return Case(mdp, evaluate(mdp, old), new[None], delta_kl=2 * shift**2, epsilon=2 * shift)
 
 
-def performance_difference(cases: list[Case]) -> Finding:
-    return at_most(
-        ROUNDING,
-        "Thm 3.1",
-        "η(π̃) − η(π) = E_{s~ρ_π̃, a~π̃}[A_π]/(1 − γ)",
-        "largest error",
-        map(difference_error, cases),
-    )
-
-
 def difference_error(case: Case) -> Array:
     """The two sides of Theorem 3.1 apart, relative to the largest difference that such advantages could make."""
     advantage = (expected_advantage(case.old, case.new) * visitation(case.mdp, case.new)).sum(-1)
     return np.abs(case.gain * (1 - case.mdp.gamma) - advantage) / np.abs(case.old.advantage).max()
-
-
-def tv_as_ratio_deviation(cases: list[Case]) -> Finding:
-    return at_most(
-        ROUNDING, "eq. 9", "E_{s~ρ_π}[TV] = ½·E_{s~ρ_π, a~π}|r − 1|", "largest error", map(deviation_error, cases)
-    )
 
 
 def deviation_error(case: Case) -> Array:
@@ -115,16 +99,6 @@ def unused(name: str, cases: list[Case]) -> list[Array]:
     """The shares of the penalty that were not needed: 0 where the bound is met exactly, negative where broken."""
     bound, penalty = BOUNDS[name]
     return [(case.gain - bound(case.old, case.new)) / penalty(case.old, case.new) for case in cases]
-
-
-def best_bounds(cases: list[Case]) -> Finding:
-    return at_least(
-        -ROUNDING,
-        "Thm 4.3",
-        "highest TV bound in Ω_TV ≥ highest KL bound in Ω_KL",
-        "least lead",
-        map(lead, cases),
-    )
 
 
 def lead(case: Case) -> float:

@@ -3,22 +3,10 @@
 import numpy as np
 
 from spo.theory.bounds import kl, tv, tv_radius
-from spo.theory.findings import CLOSE, ROUNDING, Finding, at_least, at_most
-from spo.theory.improvement import Case
 from spo.theory.mdp import Array
 
 MOST_DIMENSIONS = 8
 """Of the Gaussians' actions."""
-
-
-def unbounded_kl_of_actions(cases: list[Case], random: np.random.Generator) -> Finding:
-    return at_most(
-        ROUNDING,
-        "Thm 4.1",
-        "one ratio within 1 ± ε leaves KL unbounded (actions)",
-        "largest error of its growth",
-        (action_growth_error(row, case.epsilon, random) for case in cases for row in case.old.policy),
-    )
 
 
 def action_growth_error(old: Array, epsilon: float, random: np.random.Generator) -> float:
@@ -34,16 +22,6 @@ def shift_mass(old: Array, taken: int, ratio: float, lost: int, rest: float) -> 
     new = old * (1 - ratio * old[taken] - rest) / (1 - old[taken] - old[lost])
     new[taken], new[lost] = ratio * old[taken], rest
     return new
-
-
-def unbounded_kl_of_gaussians(cases: list[Case], random: np.random.Generator) -> Finding:
-    return at_most(
-        CLOSE,
-        "Thm 4.1",
-        f"one ratio within 1 ± ε leaves KL unbounded (Gaussians, 1 to {MOST_DIMENSIONS} dimensions)",
-        "largest error of its growth",
-        (gaussian_growth_error(*random_squeeze(case.epsilon, random)) for case in cases),
-    )
 
 
 def random_squeeze(epsilon: float, random: np.random.Generator) -> tuple[Array, Array, float]:
@@ -74,16 +52,6 @@ def gaussian_kl(mean: Array, precision: Array) -> float:
     return (np.trace(precision) - len(mean) + mean @ precision @ mean - np.linalg.slogdet(precision)[1]) / 2
 
 
-def unbounded_kl_within_tv(cases: list[Case]) -> Finding:
-    return at_least(
-        np.inf,
-        "ours",
-        "TV ≤ δ leaves KL unbounded if some π(b|s) ≤ δ",
-        "least KL without action b",
-        (kl(case.old.policy, drop_rarest(case.old.policy)) for case in cases),
-    )
-
-
 def drop_rarest(old: Array) -> Array:
     """In every state the action of least probability is given up, so TV is that probability."""
     new = old.copy()
@@ -91,14 +59,9 @@ def drop_rarest(old: Array) -> Array:
     return new / new.sum(-1, keepdims=True)
 
 
-def bounded_kl(cases: list[Case], random: np.random.Generator) -> Finding:
-    return at_least(
-        -ROUNDING,
-        "ours",
-        "all ratios within 1 ± ε: KL ≤ −½·log(1 − ε²)",
-        "least share left to the limit",
-        (1 + 2 * kl(c.old.policy, within(c.old.policy, c.epsilon, random)) / np.log1p(-(c.epsilon**2)) for c in cases),
-    )
+def kl_share_left(old: Array, epsilon: float, random: np.random.Generator) -> Array:
+    """What a policy with all ratios within 1 ± ε leaves of the limit on the KL, in each state."""
+    return 1 + 2 * kl(old, within(old, epsilon, random)) / np.log1p(-(epsilon**2))
 
 
 def within(old: Array, epsilon: float, random: np.random.Generator) -> Array:
@@ -108,29 +71,9 @@ def within(old: Array, epsilon: float, random: np.random.Generator) -> Array:
     return old * (1 + epsilon * direction / np.abs(direction).max(-1, keepdims=True))
 
 
-def inclusion(cases: list[Case], random: np.random.Generator) -> Finding:
-    return at_least(
-        -ROUNDING,
-        "Prop. 4.2",
-        "Ω_KL ⊂ Ω_TV for δ_TV = √(δ_KL/2)",
-        "least share of δ_TV left on the edge of Ω_KL",
-        (inclusion_margin(case.old.policy, case.delta_kl, random) for case in cases),
-    )
-
-
 def inclusion_margin(old: Array, delta_kl: float, random: np.random.Generator) -> Array:
     """What policies on the edge of Ω_KL leave of δ_TV, in each state."""
     return 1 - tv(old, edge_of_kl(old, targets(old, random), delta_kl)) / tv_radius(delta_kl)
-
-
-def strictness(cases: list[Case], random: np.random.Generator) -> Finding:
-    return at_least(
-        ROUNDING,
-        "Prop. 4.2",
-        "Ω_KL ≠ Ω_TV",
-        "least excess over δ_KL on the edge of Ω_TV",
-        (strictness_margin(case.old.policy, case.delta_kl, random) for case in cases),
-    )
 
 
 def strictness_margin(old: Array, delta_kl: float, random: np.random.Generator) -> Array:
