@@ -83,7 +83,7 @@ def evaluate_policy(
     frames: list[np.ndarray] = []
     policy.seed(seed)
     try:
-        record = _recorder(env, frames, video)
+        record = (lambda: frames.append(env.render())) if video else lambda: None
         played = []
         for episode in range(episodes):
             first = derive_seed(seed, "evaluation", episode)
@@ -123,10 +123,6 @@ def play(
     return total, length
 
 
-def _recorder(env: gym.Env, frames: list[np.ndarray], video: str | None) -> Callable[[], None]:
-    return (lambda: frames.append(env.render())) if video else lambda: None
-
-
 def _make_rendered(make_env: MakeEnv) -> gym.Env:
     """An environment that renders to arrays, also on a machine without a screen."""
     if not os.environ.get("DISPLAY"):
@@ -146,7 +142,8 @@ def _make_window(make_env: MakeEnv) -> gym.Env:
         raise SpoError(f"--render cannot show it: {error}{_hint_at_render_mode(error)}")
     if env.render_mode != "human":
         env.close()
-        raise SpoError(f"--render cannot show it: the environment draws {', '.join(_render_modes(env)) or 'nothing'}")
+        modes = ", ".join(map(str, env.metadata.get("render_modes") or ())) or "nothing"
+        raise SpoError(f"--render cannot show it: the environment draws {modes}")
     return env
 
 
@@ -154,10 +151,6 @@ def _hint_at_render_mode(error: SpoError) -> str:
     """Name the argument that environments of one's own often lack."""
     is_refused = isinstance(error.__cause__, TypeError)
     return " (its constructor must take render_mode, and its render() return frames)" if is_refused else ""
-
-
-def _render_modes(env: gym.Env) -> list[str]:
-    return [str(mode) for mode in env.metadata.get("render_modes") or ()]
 
 
 def check_window(video: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Data collection: rollouts of (T, N) arrays, their advantages, and the batches made of them.
+"""Data collection: rollouts of (T, N) arrays, and their advantages.
 
 Axes: T steps of the horizon, N environments, B = T·N samples. Whatever speaks about time is built in (T, N).
 """
@@ -55,7 +55,7 @@ class PartialRollout:
     noise: np.ndarray  # (T, N, …)
     buffers: dict[str, np.ndarray]  # each (T, N, …)
     episodes: list[EpisodeRow]
-    finals: list[tuple[int, int, np.ndarray]]
+    final_observations: list[tuple[int, int, np.ndarray]]
     has_values: bool = False  # whether acting gave values too; otherwise they are computed at the end, all at once
 
 
@@ -119,14 +119,14 @@ class Collector:
         if not rollout.has_values:
             rollout.buffers["value"][:] = self._values(rollout.buffers["observation"])
         self._check_rollout("value", rollout.buffers["value"], 0)
-        return self._make_rollout(rollout.buffers, rollout.episodes, rollout.finals)
+        return self._make_rollout(rollout)
 
-    def _begin(self) -> "PartialRollout":
+    def _begin(self) -> PartialRollout:
         noise = self.distribution.noise(self.generator, (self.horizon, self.envs.num_envs))
         self.actor.sync_weights()
         return PartialRollout(noise, self._empty_buffers(), [], [])
 
-    def _step(self, rollout: "PartialRollout", t: int) -> None:
+    def _step(self, rollout: PartialRollout, t: int) -> None:
         """Act in every environment, and store what was seen, done and earned."""
         buffers = rollout.buffers
         with self.timer("acting"):
@@ -149,7 +149,7 @@ class Collector:
         buffers["reward"][t], buffers["terminated"][t] = step.reward, step.terminated
         buffers["truncated"][t] = step.truncated
         if step.final_observation is not None:
-            rollout.finals += self._truncated_observations(t, step, step.final_observation)
+            rollout.final_observations += self._truncated_observations(t, step, step.final_observation)
         self.observation, self.mask = self._normalize(step.observation), self.envs.action_mask
 
     def rebuild_envs(self) -> int:
@@ -183,17 +183,18 @@ class Collector:
             self.observation[fresh] = self.observation_normalizer(self.envs.observation)[fresh]
         return failures
 
-    def _make_rollout(self, buffers: dict[str, np.ndarray], episodes: list[EpisodeRow], finals: list) -> Rollout:
+    def _make_rollout(self, rollout: PartialRollout) -> Rollout:
+        buffers = rollout.buffers
         buffers["done"] = buffers["terminated"] | buffers.pop("truncated")
         buffers["reward"] = self._normalize_reward(buffers["reward"], buffers["terminated"], buffers["done"])
         if self.truncation == "terminal":
             buffers["terminated"][:] = buffers["done"]
         next_value = np.concatenate([buffers["value"][1:], self._value(self.observation)[None]])
-        if finals:
-            steps, envs, observations = zip(*finals)
+        if rollout.final_observations:
+            steps, envs, observations = zip(*rollout.final_observations)
             next_value[list(steps), list(envs)] = self._value(np.stack(observations))
         tensors = {name: torch.from_numpy(array) for name, array in buffers.items()}
-        return Rollout(**tensors, next_value=torch.from_numpy(next_value), episodes=episodes)
+        return Rollout(**tensors, next_value=torch.from_numpy(next_value), episodes=rollout.episodes)
 
     def _normalize_reward(self, reward: np.ndarray, terminated: np.ndarray, done: np.ndarray) -> np.ndarray:
         self._check_rollout("reward", reward, 1)

@@ -51,7 +51,8 @@ class ObservationLayout:
         self.continuous_size = self._size("continuous")
         self.vector_size = self.continuous_size + self._size("one_hot")
         if self.is_image:
-            self.shape, self.dtype = self.images[0].shape, self._image_dtype(self.leaves[0][1])
+            is_of_bytes = self.leaves[0][1].dtype in (np.uint8, np.bool_, np.int8)
+            self.shape, self.dtype = self.images[0].shape, np.dtype(np.uint8 if is_of_bytes else np.float32)
         else:
             self.shape, self.dtype = (self.vector_size + self._size("image"),), np.dtype(np.float32)
         if not self.leaves or 0 in self.shape:
@@ -86,10 +87,6 @@ class ObservationLayout:
 
     def _size(self, kind: str) -> int:
         return sum(gym.spaces.flatdim(leaf) for (_, leaf), other in zip(self.leaves, self.kinds) if other == kind)
-
-    @staticmethod
-    def _image_dtype(leaf: gym.Space) -> np.dtype:
-        return np.dtype(np.uint8 if leaf.dtype in (np.uint8, np.bool_, np.int8) else np.float32)
 
 
 def _leaves(space: gym.Space, path: tuple) -> Iterator[tuple[tuple, gym.Space]]:

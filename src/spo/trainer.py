@@ -84,13 +84,13 @@ class Trainer:
         self.update = rule(loss, config, generator(config.seed, "minibatches"))
 
     def _make_collector(self) -> Collector:
-        config = self.config
+        config, reset_on = self.config, "termination" if self.config.paper else "end"
         return Collector(
             self.envs,
             actor_for(self.network, config.device),
             self.distribution,
             self.observation_normalizer,
-            RewardNormalizer(config.normalize_reward, config.envs, config.gamma, authors=config.paper),
+            RewardNormalizer(config.normalize_reward, config.envs, config.gamma, reset_on),
             generator(config.seed, "actions"),
             config.horizon,
             config.truncation,
@@ -177,7 +177,8 @@ class Trainer:
         self.ratios = ratios.arrays() if ratios else None
         self.ratio_sample = sampler.arrays(stats.get("epsilon", self.config.clip_range)) if sampler else None
         self.iteration += 1
-        self._rebuild_when_due()
+        if self.is_at_rebuild:
+            self.episodes_cut += self.collector.rebuild_envs()
         stats |= episode_statistics(rollout.episodes) | action_statistics(self.distribution, rollout)
         return self._row(stats, batch, learning_rate), [episode.as_row() for episode in rollout.episodes]
 
@@ -198,10 +199,6 @@ class Trainer:
         every = self.config.watch_ratios
         is_wanted = every > 0 and (self.iteration + 1) % every == 0
         return RatioSampler(self.config.batch_size) if is_wanted else None
-
-    def _rebuild_when_due(self) -> None:
-        if self.is_at_rebuild:
-            self.episodes_cut += self.collector.rebuild_envs()
 
     def _row(self, stats: Row, batch: Batch, learning_rate: float | None) -> Row:
         self.ratio_deviation_run_max = max(self.ratio_deviation_run_max, stats["ratio_deviation_max"])

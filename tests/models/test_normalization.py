@@ -68,7 +68,7 @@ def test_per_environment_statistics_equal_gymnasiums_wrappers():
     wrapped = gym.wrappers.NormalizeReward(gym.wrappers.NormalizeObservation(Recorded()), gamma=0.9)
     plain = Recorded()
     observations = ObservationNormalizer("per-env", 1, 2)
-    rewards = RewardNormalizer("per-env", 1, 0.9, authors=True)
+    rewards = RewardNormalizer("per-env", 1, 0.9, reset_on="termination")
 
     def ours(observation: np.ndarray) -> np.ndarray:
         observations.update(observation[None])

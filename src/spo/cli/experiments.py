@@ -27,6 +27,8 @@ class Execution:
     """A running Ray cluster (unset: one on this machine is started)."""
     retry_failed: bool = False
     """Tries failed runs again."""
+    dry_run: bool = False
+    """Prints the plan and how long it would take, and runs nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +48,6 @@ class BenchArguments(Execution):
     """Only these tasks."""
     variants: tuple[str, ...] = ()
     """Only these variants."""
-    dry_run: bool = False
-    """Prints the plan and how long it would take, and runs nothing."""
 
 
 @command("bench SUITE", "run a table or figure of the paper (spo bench --help lists them)", BenchArguments)
@@ -71,8 +71,6 @@ class CompareArguments(Execution):
     """Settings and their values, such as epsilon=0.1,0.2,0.3 or hidden="64 64,256 256"; several make a grid."""
     seeds: int = 1
     """How many seeds each, from 1."""
-    dry_run: bool = False
-    """Prints the plan and how long it would take, and runs nothing."""
 
 
 @command("compare ENV...", "train objectives and settings side by side")

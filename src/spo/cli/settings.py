@@ -32,7 +32,7 @@ def print_help(given: Mapping[str, object], is_whole: bool) -> None:
     """Print the essential settings or all of them, with the defaults that they have beside those given, and exit."""
     config = merge_sources({"env": EXAMPLE} | given)
     own = config.objective_settings
-    groups = [group for kind in reversed(Config.__bases__) if _has_fields(group := _choose_fields(kind, own))]
+    groups = [group for kind in reversed(Config.__bases__) if dataclasses.fields(group := _choose_fields(kind, own))]
     shown = [kind for kind in groups if is_whole or kind.__name__ in ESSENTIAL_GROUPS]
     layout = dataclasses.make_dataclass(
         "Layout", [(kind.__name__, Annotated[kind, tyro.conf.OmitArgPrefixes]) for kind in shown]
@@ -72,10 +72,6 @@ def _choose_fields(kind: type, own: Mapping[str, object]) -> type:
     group = dataclasses.make_dataclass(kind.__name__, made, bases=bases, frozen=True, kw_only=True)
     group.__doc__ = kind.__doc__
     return group
-
-
-def _has_fields(kind: type) -> bool:
-    return bool(dataclasses.fields(kind))
 
 
 def _fill(kind: type, values: Mapping[str, object]) -> object:

@@ -70,8 +70,7 @@ def resume(given: ResumeArguments) -> None:
     load_torch()
     from spo.runs.resume import resume
 
-    named = {"env": given.env, "objective": given.objective, "encoder": given.encoder, "wrapper": given.wrapper}
-    resume(given.run, **named, steps=given.steps, quiet=given.quiet)
+    resume(**vars(given))
 
 
 @dataclass(frozen=True)
@@ -156,21 +155,9 @@ def evaluate(given: EvalArguments) -> None:
     from spo.evaluation import EvaluationProgress
     from spo.runs.evaluate import evaluate
 
+    options = {name: value for name, value in vars(given).items() if name != "stochastic"}
     with closing(EvaluationProgress(given.episodes)) as progress:
-        result = evaluate(
-            given.run,
-            given.env,
-            episodes=given.episodes,
-            seed=given.seed,
-            deterministic=not given.stochastic,
-            video=given.video,
-            max_steps=given.max_steps,
-            encoder=given.encoder,
-            wrapper=given.wrapper,
-            best=given.best,
-            render=given.render,
-            on_step=progress,
-        )
+        result = evaluate(**options, deterministic=not given.stochastic, on_step=progress)
     kind = "stochastic" if given.stochastic else "deterministic"
     played = f"{given.episodes} {kind} episode{'s' if given.episodes > 1 else ''}"
     limit = f" of up to {given.max_steps:,} steps" if given.max_steps else ""
@@ -197,7 +184,7 @@ class PushArguments:
 def push(given: PushArguments) -> None:
     from spo.runs.hub import push
 
-    print(f"pushed; spo.load({push(given.run, given.name, given.video, given.private)!r}) loads it")
+    print(f"pushed; spo.load({push(**vars(given))!r}) loads it")
 
 
 @dataclass(frozen=True)

@@ -107,10 +107,6 @@ def parse_steps(text: str) -> int:
         raise ConfigError(f"--steps {text} is not a number of steps; accepted are forms such as 1000000, 1e6, 1M, 200k")
 
 
-def parse_number_or_off(text: str) -> float | str:
-    return "off" if text == "off" else float(text)
-
-
 def parse_key_values(texts: list[str]) -> dict[str, object]:
     """Read key=value pairs; a value that reads as a Python literal is one, anything else is text."""
     pairs = {}
@@ -151,7 +147,9 @@ Steps = Annotated[int, _one_word("STEPS", parse_steps)]
 OptionalText = Annotated[str | None, _one_word("TEXT", str), SHOWN_IF_SET]
 OptionalPath = Annotated[Path | None, _one_word("PATH", Path), SHOWN_IF_SET]
 OptionalNumber = Annotated[float | None, _one_word("NUMBER", float), SHOWN_IF_SET]
-NumberOrOff = Annotated[float | str | None, _one_word("NUMBER|off", parse_number_or_off), SHOWN_IF_SET]
+NumberOrOff = Annotated[
+    float | str | None, _one_word("NUMBER|off", lambda text: text if text == "off" else float(text)), SHOWN_IF_SET
+]
 OptionalCount = Annotated[int | None, _one_word("COUNT", int), SHOWN_IF_SET]
 Numbers = Annotated[tuple[int, ...], SHOWN_IF_SET]
 RunDirectory = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]

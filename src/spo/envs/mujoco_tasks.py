@@ -3,7 +3,7 @@
 Half of a step of HalfCheetah in Gymnasium is Python around the simulation: views of MuJoCo's arrays made anew, rewards
 of single numbers, dictionaries that a trainer never opens. Here the arrays are looked up once, and the numbers of all
 environments are worked on side by side. Gymnasium still starts the episodes. A task is stepped this way only if it is
-as Gymnasium makes it, and if both ways give the same bits at first: another release then costs speed, not truth.
+as Gymnasium makes it, and if both ways give the same bits at first; else Gymnasium's own step is taken.
 """
 
 from collections.abc import Sequence

@@ -141,16 +141,14 @@ class SyncVecEnv(VecEnv):
             self.actions.popleft()
 
     def state(self) -> dict[str, object]:
+        shape = self.action_space.shape
         return {
             "steps": self.steps,
             "episode": self.episode.copy(),
             "totals": self.episodes.state(),
             "observation": self.observation.copy(),
-            "actions": np.stack(self.actions) if self.actions else self._no_actions(),
+            "actions": np.stack(self.actions) if self.actions else np.empty((0, self.num_envs, *shape)),
         }
-
-    def _no_actions(self) -> np.ndarray:
-        return np.empty((0, self.num_envs, *self.action_space.shape))
 
     def restore(self, state: dict) -> dict[int, str]:
         """Replay the running episodes, and believe a replay only if it ends where the original stood."""

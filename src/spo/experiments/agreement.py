@@ -11,7 +11,7 @@ import numpy as np
 from spo.experiments import statistics
 from spo.experiments.plan import Plan
 from spo.experiments.results import Results
-from spo.experiments.statistics import Interval, Scores
+from spo.experiments.statistics import Interval
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,4 @@ def _gain(returns: np.ndarray, others: np.ndarray, paper: float) -> Effect:
 
 def difference(returns: np.ndarray, others: np.ndarray) -> Interval:
     """The difference of two means over the seeds, with its 95 % bootstrap interval."""
-    return statistics.interval(_subtract_means, {"": returns}, {"": others})
-
-
-def _subtract_means(scores: Scores, others: Scores) -> np.ndarray:
-    return statistics.mean(scores) - statistics.mean(others)
+    return statistics.interval(lambda a, b: statistics.mean(a) - statistics.mean(b), {"": returns}, {"": others})

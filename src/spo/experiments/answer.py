@@ -25,9 +25,9 @@ class Lead:
         return self.ends is not None and self.ends[0] > 0
 
 
-def answer(results: Results) -> str:
+def answer(results: Results) -> list[str]:
     """The verdict as sentences, each computed from the runs."""
-    return " ".join(filter(None, [compare_returns(results), judge_deviations(results)]))
+    return [sentence for sentence in (compare_returns(results), judge_deviations(results)) if sentence]
 
 
 # Returns
@@ -76,14 +76,11 @@ def _count_leads(results: Results, leads: list[Lead]) -> str:
     parts = []
     for name, own in sorted(by_name.items(), key=lambda item: -len(item[1])):
         words = f"{results.plan.label(name)} has the highest return on {len(own)} of {plural(len(leads), 'task')}"
-        returns = f" ({', '.join(map(_show_returns, own))})" if has_room else ""
+        pairs = [f"{one.task} {short(one.returns[0])} against {short(one.returns[1])}" for one in own]
+        returns = f" ({', '.join(pairs)})" if has_room else ""
         sure = f", {sum(lead.is_sure for lead in own) or 'none'} of them by more than chance between the seeds"
         parts.append(words + returns + (sure if has_seeds else ""))
     return "; ".join(parts) + ("." if has_seeds else ", with one seed each, so it may be chance.")
-
-
-def _show_returns(lead: Lead) -> str:
-    return f"{lead.task} {short(lead.returns[0])} against {short(lead.returns[1])}"
 
 
 def _describe_alone(results: Results) -> str:

@@ -64,7 +64,8 @@ class History:
 
     def metric_curve(self, name: str, points: int) -> np.ndarray:
         """Mean of a metric in each of so many bins."""
-        return fill_gaps(_average(_merge(self.metrics[name]["mean"], points)))
+        parts = _merge(self.metrics[name]["mean"], points)
+        return fill_gaps(_divide(np.nansum(parts, axis=1), np.isfinite(parts).sum(1)))
 
     def peak_curve(self, name: str, points: int) -> np.ndarray:
         """Largest value of a metric in each of so many bins."""
@@ -76,10 +77,6 @@ def _merge(values: np.ndarray, points: int) -> np.ndarray:
     if BINS % points:
         raise ValueError(f"{BINS} bins cannot be joined to {points}")
     return values.reshape(points, -1)
-
-
-def _average(parts: np.ndarray) -> np.ndarray:
-    return _divide(np.nansum(parts, axis=1), np.isfinite(parts).sum(1))
 
 
 def _divide(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@ import csv
 import io
 import os
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,6 +15,8 @@ from spo.experiments.plan import Cell, Plan
 from spo.experiments.sweep import Sweep
 from spo.runs.directory import RunDirectory
 
+NUMBERS = ("return", "ratio_deviation_max", "env_steps")
+"""What results.csv has of a finished run."""
 DAMAGE = (SpoError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 DAMAGE += (OSError, EOFError, zlib.error)
 """What reading a run's files may raise when they do not hold what a run writes."""
@@ -170,28 +172,28 @@ class Results:
 
     def csv(self) -> str:
         """One line per run, without times, so that equal runs give equal bytes."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["task", "variant", "seed", "state", "return", "ratio_deviation_max", "env_steps", "note"])
+        rows = [["task", "variant", "seed", "state", *NUMBERS, "note"]]
         for cell, run in sorted(self.runs.items()):
-            numbers = [run.summary.get(name) for name in ("return", "ratio_deviation_max", "env_steps")]
-            writer.writerow(
-                [*cell, run.state, *("" if number is None else repr(number) for number in numbers), run.reason]
-            )
-        return text.getvalue()
+            numbers = ["" if (number := run.summary.get(name)) is None else repr(number) for name in NUMBERS]
+            rows.append([*cell, run.state, *numbers, run.reason])
+        return _write_csv(rows)
 
 
 def curves_csv(results: Results, points: int = 100) -> str:
     """One line for each hundredth of each finished run: what the report and the figures draw, as data."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["task", "variant", "seed", "env_steps", "return", "ratio_deviation_max"])
+    lines = [["task", "variant", "seed", "env_steps", "return", "ratio_deviation_max"]]
     for cell, run in sorted(results.runs.items()):
         if run.history:
             columns = run.history.return_curve(points), run.history.peak_curve("ratio_deviation_max", points)
             steps = np.linspace(0, run.config["resolved"]["total_steps"], points + 1)[1:]
             rows = zip(steps, *columns)
-            writer.writerows([*cell, *("" if np.isnan(value) else f"{value:.6g}" for value in row)] for row in rows)
+            lines += [[*cell, *("" if np.isnan(value) else f"{value:.6g}" for value in row)] for row in rows]
+    return _write_csv(lines)
+
+
+def _write_csv(rows: Iterable[Iterable[object]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
 
 

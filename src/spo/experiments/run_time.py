@@ -21,13 +21,10 @@ UNKNOWN, DEEP, CNN, RESNET = 300, 300, 2700, 40_000
 def seconds_of(plan: Plan, cell: Cell, results: Results | None = None) -> float:
     """How long the run will take, in seconds."""
     config = plan.config(cell)
-    speed = results and _measured_speed(results, cell)
-    return config.total_steps / speed if speed else config.total_steps / 1e6 * _guess(config)
-
-
-def _measured_speed(results: Results, cell: Cell) -> float | None:
-    finished = results.finished_runs(cell.task, cell.variant)
-    return finished[0].summary["steps_per_second"] if finished else None
+    finished = results.finished_runs(cell.task, cell.variant) if results else []
+    if finished:
+        return config.total_steps / finished[0].summary["steps_per_second"]
+    return config.total_steps / 1e6 * _guess(config)
 
 
 def _guess(config) -> float:

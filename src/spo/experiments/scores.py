@@ -3,7 +3,7 @@
 There is one rule for runs that failed or are missing. A run counts if it is finished and an episode ended in it. A
 variant without any run that counts is left out. A task is left out, for all variants alike, if one of the others has
 no run that counts on it, or if the returns of the variant that normalises have no range there. What is left out is
-remarks, and never counts as 0.
+told, and never counts as 0.
 """
 
 from dataclasses import dataclass

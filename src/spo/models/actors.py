@@ -18,7 +18,7 @@ these a tenth faster on an idle machine, and twenty times slower on one so busy 
 class NumpyActor:
     """Acts with a multi-layer network on the CPU, two to three times faster than torch for a few environments.
 
-    It reads the torch parameters' memory, so it always acts with the source ones.
+    It reads the torch parameters' memory, so it always acts with the newest ones.
     """
 
     def __init__(self, network: ActorCritic):

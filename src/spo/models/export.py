@@ -90,14 +90,10 @@ def input_names(policy: Policy, has_mask: bool = False) -> list[str]:
 
 def example_inputs(policy: Policy, has_mask: bool = False, batch: int = 2) -> tuple[Tensor, ...]:
     """Return inputs of the right shapes and types; the batch may have any size."""
-    arrays = [np.full((batch, *leaf.shape), _first(leaf), leaf.dtype) for _, leaf in policy.spec.layout.leaves]
+    leaves = [leaf for _, leaf in policy.spec.layout.leaves]
+    arrays = [np.full((batch, *leaf.shape), getattr(leaf, "start", 0), leaf.dtype) for leaf in leaves]
     masks = [np.ones((batch, policy.distribution.params_size), bool)] if has_mask else []
     return tuple(torch.from_numpy(array) for array in arrays + masks)
-
-
-def _first(leaf: gym.Space) -> np.ndarray | int:
-    """Return a value that the space accepts."""
-    return getattr(leaf, "start", 0)
 
 
 def export_policy(policy: Policy, path: str | Path, has_mask: bool = False) -> Path:

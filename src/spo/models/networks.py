@@ -21,7 +21,7 @@ ACTIVATIONS: dict[str, tuple[type[nn.Module], Callable]] = {
 }
 """Each activation twice: for learning in torch, and for acting in NumPy."""
 LARGEST_NETWORK = 2**27
-"""Parameters. A checkpoint holds them three times, and has to stay below `rundir.LARGEST_FILE`."""
+"""Parameters. A checkpoint holds them three times, and has to stay below `runtime.files.LARGEST_FILE`."""
 
 
 def mlp(sizes: list[int], activation: str, head_gain: float, generator: torch.Generator) -> nn.Sequential:

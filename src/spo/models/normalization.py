@@ -127,11 +127,11 @@ class RewardNormalizer:
     """reward / √(variance of the discounted return + 1e-8), clipped to ±10.
 
     By default the return R ← γ·R + r starts again after every episode end. The authors' wrapper drops the past *at*
-    a terminal step, R ← γ·R·(1 − terminated) + r, and goes on across truncations: `authors=True`.
+    a terminal step, R ← γ·R·(1 − terminated) + r, and goes on across truncations: `reset_on="termination"`.
     """
 
-    def __init__(self, mode: str, envs: int, gamma: float, authors: bool = False):
-        self.mode, self.gamma, self.authors = mode, gamma, authors
+    def __init__(self, mode: str, envs: int, gamma: float, reset_on: str = "end"):
+        self.mode, self.gamma, self.reset_on = mode, gamma, reset_on
         self.moments = RunningMoments(1 if mode == "shared" else envs)
         self.discounted_return = np.zeros(envs)
 
@@ -149,10 +149,11 @@ class RewardNormalizer:
     def _discount(self, reward: np.ndarray, terminated: np.ndarray, done: np.ndarray) -> np.ndarray:
         """The discounted return after every step (T, N)."""
         returns, running = np.empty(reward.shape), self.discounted_return
+        is_cut = self.reset_on == "termination"
         for t in range(len(reward)):
             past = running * self.gamma
-            running = returns[t] = (past * ~terminated[t] if self.authors else past) + reward[t]
-            if not self.authors:
+            running = returns[t] = (past * ~terminated[t] if is_cut else past) + reward[t]
+            if not is_cut:
                 running = running * ~done[t]
         self.discounted_return[:] = running
         return returns

@@ -1,7 +1,6 @@
 """Policies as two files: policy.safetensors, and policy.json with its checksum."""
 
 import dataclasses
-import hashlib
 import os
 from pathlib import Path
 
@@ -13,7 +12,16 @@ from spo.errors import ConfigError, CorruptRunError, SpoError
 from spo.models.choose_distribution import resolve_action_scale
 from spo.models.normalization import ObservationNormalizer
 from spo.models.policy import Policy, PolicySpec
-from spo.runtime.files import LARGEST_HEADER, LARGEST_TEXT, check_header, parse_json, read_bounded, write_json
+from spo.runtime.files import (
+    LARGEST_HEADER,
+    LARGEST_TEXT,
+    check_header,
+    parse_json,
+    read_bounded,
+    replace_file,
+    sha256,
+    write_json,
+)
 
 FORMAT = 1
 
@@ -23,17 +31,12 @@ class EncoderNotNamed(ConfigError):
 
 
 def save_policy(policy: Policy, directory: Path) -> None:
-    """Write policy.safetensors, then policy.json with its checksum: each appears whole, the second vouches."""
+    """Write both files atomically, the tensors first; policy.json holds their SHA-256."""
     directory.mkdir(exist_ok=True)
     content = save(policy.tensors())
-    temporary = directory / "policy.safetensors.tmp"
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(directory / "policy.safetensors")
+    replace_file(directory / "policy.safetensors", content)
     described = {"format": FORMAT, **policy.spec.as_json(), "normalize_observation": policy.normalizer.mode}
-    write_json(directory / "policy.json", described | {"sha256": hashlib.sha256(content).hexdigest()}, durable=True)
+    write_json(directory / "policy.json", described | {"sha256": sha256(content)}, durable=True)
 
 
 def load_policy(path: str | os.PathLike, encoder: str | None = None) -> Policy:
@@ -104,7 +107,7 @@ def _load(directory: Path, encoder: str | None) -> Policy:
     blanks = spec.blank_tensors(network)
     largest = LARGEST_HEADER + sum(blank.nbytes for blank in blanks.values())
     content = read_bounded(directory / "policy.safetensors", largest)
-    if hashlib.sha256(content).hexdigest() != described["sha256"]:
+    if sha256(content) != described["sha256"]:
         raise ValueError("policy.safetensors does not match the checksum in policy.json")
     tensors = load(check_header(content))
     _check_alike(tensors, blanks)

@@ -110,7 +110,7 @@ def list_checkpoints(run: RunDirectory) -> list[Path]:
 
 
 def load_newest(run: RunDirectory) -> tuple[Snapshot | None, list[str]]:
-    """The newest checkpoint that proves itself, and a sentence for each damaged one, which is set aside."""
+    """The newest checkpoint whose checksums match, and a sentence for each damaged one, which is set aside."""
     warnings: list[str] = []
     for path in list_checkpoints(run):
         try:
@@ -130,7 +130,7 @@ def _quarantine(path: Path) -> Path:
 
 
 def read(run: RunDirectory, path: Path) -> Snapshot:
-    """A checkpoint whose every byte matches its manifest, or Damage."""
+    """Read a checkpoint whose every byte matches its manifest, or raise CorruptCheckpoint."""
     try:
         manifest = verify_checksum(read_bounded(path / MANIFEST, LARGEST_TEXT))
         if manifest["format"] != FORMAT:
@@ -143,11 +143,6 @@ def read(run: RunDirectory, path: Path) -> Snapshot:
         return Snapshot(manifest["iteration"], state, manifest["logs"])
     except Exception as error:  # whatever a damaged file provokes in a parser is damage
         raise CorruptCheckpoint(f"{type(error).__name__}: {error}" if not isinstance(error, ValueError) else str(error))
-
-
-def config_copy(path: Path) -> bytes:
-    """The run's config.json as it was when this checkpoint was made; proven by `read` before."""
-    return read_bounded(path / CONFIG, LARGEST[CONFIG])
 
 
 def _read_verified(path: Path, entry: Mapping[str, Any]) -> bytes:

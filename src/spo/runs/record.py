@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from importlib import metadata
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
 
@@ -18,6 +18,10 @@ from spo.trainer import Trainer
 
 PACKAGES = ("simple-policy-optimization", "torch", "numpy", "gymnasium", "mujoco", "ale-py", "envpool", "safetensors")
 """Whose versions a run records."""
+
+
+ONLY_READ = ("objective_settings", "value_bound")
+"""What only readers of results want of the resolved choices."""
 
 
 @dataclass
@@ -44,18 +48,8 @@ class Resolved:
         return cls(**known)
 
 
-KINDS = {
-    "update": str | None,
-    "backend": str,
-    "threads": int,
-    "total_steps": int,
-    "iterations": int,
-    "rebuild_every": int | None,
-    "env_from": str,
-}
+KINDS = {name: kind for name, kind in get_type_hints(Resolved).items() if name not in ONLY_READ}
 """What of the resolved choices a resumed run goes by."""
-
-
 LATER_SETTINGS = {"action_scale": "off"}
 """How runs of earlier versions were made, whose records do not name these settings, where the default is another."""
 

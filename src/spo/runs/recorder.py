@@ -36,7 +36,8 @@ class Recorder:
     ):
         self.trainer, self.directory, self.config = trainer, directory, trainer.config
         self.snapshot, self.published = snapshot, snapshot.iteration if snapshot else 0
-        self.goal = self._return_goal()
+        goal, has_evaluations = self.config.stop_at, self.config.eval_every > 0
+        self.goal = None if goal is None else ReturnGoal(goal, has_evaluations)
         self.loggers = [*self._own_loggers(), *loggers]
         prune_samples(directory.ratio_samples, self.published, self.config.watch_ratios, self.config.iterations)
 
@@ -52,10 +53,6 @@ class Recorder:
         if not self.config.quiet:
             loggers.append(TableLogger() if self.config.verbose else ProgressLogger(self.config.total_steps))
         return loggers
-
-    def _return_goal(self) -> ReturnGoal | None:
-        wanted = self.config.stop_at
-        return None if wanted is None else ReturnGoal(wanted, has_evaluations=self.config.eval_every > 0)
 
     def rewind(self) -> None:
         """Take the loggers back to the rows that count, which are those in the run directory."""

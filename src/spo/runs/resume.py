@@ -24,7 +24,7 @@ from spo.runs.record import RunRecord, check_wrappers_repeated, machine, version
 from spo.runs.recorder import Recorder
 from spo.runs.start import Run, choose_update_path, describe_backend, lock_run, name_of, run_to_completion
 from spo.runtime import signals
-from spo.runtime.files import replace_file
+from spo.runtime.files import LARGEST_TEXT, read_bounded, replace_file
 from spo.trainer import Callback, Trainer
 
 
@@ -120,7 +120,7 @@ def _config_record(directory: RunDirectory, warnings: list[str]) -> RunRecord:
 
 
 def _restore_record(directory: RunDirectory, copy: Path) -> RunRecord:
-    content = checkpoint.config_copy(copy)
+    content = read_bounded(copy / checkpoint.CONFIG, LARGEST_TEXT)  # proven when the checkpoint was read
     try:
         record = RunRecord.parse(content)
     except (ValueError, RecursionError) as error:
@@ -142,8 +142,8 @@ def _is_finished(directory: RunDirectory, record: RunRecord) -> bool:
 def _report_finished(directory: RunDirectory, encoder: str | None, quiet: bool) -> Run:
     if not quiet:
         reason = directory.read_status().get("reason")
-        told = printable(str(reason)) if reason else "--steps with a larger number continues it"
-        print(f"{directory.path} is finished; {told}", file=sys.stderr)
+        hint = printable(str(reason)) if reason else "--steps with a larger number continues it"
+        print(f"{directory.path} is finished; {hint}", file=sys.stderr)
     return Run(directory.path, load_policy(directory.path, encoder), directory.summary())
 
 

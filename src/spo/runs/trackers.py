@@ -95,8 +95,8 @@ class MlflowTracker:
         self.client.set_terminated(self.id)
 
 
-class TrackioTracker:
-    """Trackio, which keeps its runs on this machine."""
+class TrackioTracker(WandbTracker):
+    """Trackio, which keeps its runs on this machine; a run is logged to as one of Weights & Biases."""
 
     def __init__(self, run: TrackedRun):
         import trackio
@@ -106,12 +106,6 @@ class TrackioTracker:
         self.run = trackio.init(
             project=project, name=self.id, group=run.group, config=dict(run.settings), resume="allow", embed=False
         )
-
-    def log(self, metrics: Row, step: int) -> None:
-        self.run.log(metrics, step=step)
-
-    def finish(self) -> None:
-        self.run.finish()
 
 
 TRACKERS: dict[str, Callable[[TrackedRun], Tracker]] = {
@@ -196,14 +190,10 @@ def _group_of(path: Path) -> str | None:
 def check_trackers(names: tuple[str, ...]) -> None:
     """Refuse a tracker that is not installed or has no credentials, before anything has run."""
     for name in names:
-        if name in TRACKERS and not _is_installed(name):
+        if name in TRACKERS and name not in sys.modules and find_spec(name) is None:
             raise ConfigError(f"--track {name} needs: pip install 'simple-policy-optimization[{name}]'")
     if "wandb" in names and not _has_wandb_credentials():
         raise ConfigError("--track wandb has no credentials: run wandb login, or set WANDB_MODE=offline")
-
-
-def _is_installed(name: str) -> bool:
-    return name in sys.modules or find_spec(name) is not None
 
 
 def _has_wandb_credentials() -> bool:

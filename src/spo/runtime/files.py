@@ -161,12 +161,12 @@ def unpack(path: Path, largest: int) -> bytes:
 
 
 def add_checksum(values: dict[str, object]) -> dict[str, object]:
-    """With a checksum of its own."""
+    """Add a checksum of the values themselves."""
     return values | {"sha256": sha256(canonical_json(values))}
 
 
 def verify_checksum(content: bytes) -> dict[str, Any]:
-    """What was sealed, or ValueError if a single byte is another."""
+    """Return the values without their checksum, or ValueError if a single byte is another."""
     values = json.loads(content)
     seal = values.pop("sha256", None) if isinstance(values, dict) else None
     if seal is None or canonical_json(add_checksum(values)) != content or add_checksum(values)["sha256"] != seal:

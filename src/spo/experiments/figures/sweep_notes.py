@@ -43,19 +43,9 @@ def ended_curve(results: Results, task: str, variant: str, points: int) -> Drawn
 def note_of(results: Results, *more: str) -> str:
     """What is said under a figure: what is reduced or missing, what is drawn, how it was trained and kept."""
     behaviour = "the authors' behaviour (--paper)" if results.plan.settings.get("paper") else "default behaviour"
-    parts = (
-        results.plan.note,
-        _missing_runs(results),
-        _without_episode(results),
-        *more,
-        behaviour,
-        _origin(results),
-    )
+    origin = f"from {results.origin}" if results.origin else ""
+    parts = (results.plan.note, _missing_runs(results), _without_episode(results), *more, behaviour, origin)
     return " · ".join(part for part in parts if part)
-
-
-def _origin(results: Results) -> str:
-    return f"from {results.origin}" if results.origin else ""
 
 
 def _missing_runs(results: Results) -> str:

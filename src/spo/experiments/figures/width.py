@@ -54,7 +54,7 @@ def widths(results: Results) -> Widths:
     }
     legend = "small: runs (x: the median iteration's), large: their mean"
     note = note_of(results, legend, last_share(results), conclusion(verdicts(results)))
-    shown = {depth: rows for depth, rows in points.items() if any(_has_points(row) for row in rows.values())}
+    shown = {depth: rows for depth, rows in points.items() if any(map(_has_points, rows.values()))}
     return Widths(plan.tasks, styles_for(plan.variants), shown, note)
 
 

@@ -4,6 +4,7 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
+from spo.experiments.statistics import Interval
 from spo.runtime.formatting import short
 
 VOID = ("meta", "img", "br")
@@ -58,6 +59,12 @@ def _cell(name: str, content: object, **attributes: object) -> Html:
     """A cell; content that is one already stays as it is."""
     is_cell = isinstance(content, Html) and content.startswith("<td")
     return content if is_cell else element(name, content, **attributes)
+
+
+def interval(found: Interval, form: str) -> Html:
+    """An estimate with its interval behind it."""
+    value, low, high = (form.format(end).replace("-", "−") for end in (found.value, found.low, found.high))
+    return join([number(found.value, value), element("small", f" [{low}, {high}]")])
 
 
 def number(value: float, text: str | None = None) -> Html:

@@ -5,21 +5,10 @@ from importlib import resources
 from pathlib import Path
 
 from spo.errors import SpoError
-from spo.experiments.answer import compare_returns, judge_deviations
+from spo.experiments.answer import answer
 from spo.experiments.figures.style import pyplot
-from spo.experiments.report.agreement import agreement_section
+from spo.experiments.report import agreement, outcomes, provenance, scores, verdict
 from spo.experiments.report.markup import Html, element
-from spo.experiments.report.outcomes import curve_section, deviation_section, outcome_section, width_section
-from spo.experiments.report.provenance import (
-    command_section,
-    failure_section,
-    inexact_section,
-    mixtures,
-    setting_section,
-    version_section,
-)
-from spo.experiments.report.scores import score_section
-from spo.experiments.report.verdict import verdict_section
 from spo.experiments.results import Results, curves_csv
 from spo.experiments.sweep import open_sweep_or_run
 from spo.runtime.files import replace_file, translate_os_errors
@@ -33,18 +22,18 @@ MEANING = (
     " the update then maximises says little about the return, and learning may break down."
 )
 SECTIONS = {
-    "results": ("Results", outcome_section),
-    "curves": ("Learning curves", curve_section),
-    "deviations": ("Ratio deviation", deviation_section),
-    "widths": ("Width", width_section),
-    "scores": ("Scores", score_section),
-    "verdict": ("Verdict", verdict_section),
-    "paper": ("Agreement with the paper", agreement_section),
-    "failures": ("Failures", failure_section),
-    "settings": ("Settings", setting_section),
-    "versions": ("Versions", version_section),
-    "departures": ("Not bit-exact", inexact_section),
-    "commands": ("Commands", command_section),
+    "results": ("Results", outcomes.outcome_section),
+    "curves": ("Learning curves", outcomes.curve_section),
+    "deviations": ("Ratio deviation", outcomes.deviation_section),
+    "widths": ("Width", outcomes.width_section),
+    "scores": ("Scores", scores.score_section),
+    "verdict": ("Verdict", verdict.verdict_section),
+    "paper": ("Agreement with the paper", agreement.agreement_section),
+    "failures": ("Failures", provenance.failure_section),
+    "settings": ("Settings", provenance.setting_section),
+    "versions": ("Versions", provenance.version_section),
+    "departures": ("Not bit-exact", provenance.inexact_section),
+    "commands": ("Commands", provenance.command_section),
 }
 
 
@@ -101,8 +90,7 @@ def heading(results: Results) -> Html:
 
 def headline(results: Results) -> Html:
     """The answer, and what the second measure means."""
-    sentences = filter(None, [compare_returns(results), judge_deviations(results)])
-    answers = [element("p", sentence, class_="answer") for sentence in sentences]
+    answers = [element("p", sentence, class_="answer") for sentence in answer(results)]
     return element("div", *answers, element("p", MEANING, class_="caption"))
 
 
@@ -127,7 +115,7 @@ def _state(results: Results) -> Html:
 
 def _cautions(results: Results) -> list[tuple[str, str]]:
     """Sentences that a reader must not miss, and the section of each."""
-    mixed, departed = mixtures(results), [run for run in results.runs.values() if run.inexact_reasons]
+    mixed, departed = provenance.mixtures(results), [run for run in results.runs.values() if run.inexact_reasons]
     found = [(f"The runs are a mixture. Not the same in all of them: {', '.join(mixed)}.", "versions")] if mixed else []
     if departed:
         words = f"{plural(len(departed), 'run')} departed from what, to the bit, an uninterrupted run would be."

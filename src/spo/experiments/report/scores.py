@@ -1,7 +1,7 @@
 """Scores over all tasks, with intervals as numbers and as lines."""
 
 from spo.experiments import statistics
-from spo.experiments.report.markup import Html, element, join, label, number, section, table
+from spo.experiments.report.markup import Html, element, interval, join, label, section, table
 from spo.experiments.results import Results
 from spo.experiments.scores import Comparison, compare_variants
 from spo.experiments.statistics import Interval
@@ -36,7 +36,7 @@ def _pooled_scores(results: Results, comparison: Comparison) -> Html:
     )
     improvement = comparison.improvement()
     better = [improvement.get(variant) for variant in comparison.returns]
-    chances = [_bar(interval, [Interval(0.5, 0, 1)], "{:.0%}") if interval else "–" for interval in better]
+    chances = [_bar(found, [Interval(0.5, 0, 1)], "{:.0%}") if found else "–" for found in better]
     rows = [[*row, chance] for row, chance in zip(_score_rows(results, comparison, "pooled"), chances)]
     head = ["variant", *STATISTICS.values(), f"better than {base}"]
     return table(head, rows, join([words, label(results.plan.note)]), class_="scores")
@@ -70,11 +70,9 @@ def _score_rows(results: Results, comparison: Comparison, seeds: str) -> list[li
     ]
 
 
-def _bar(interval: Interval, column: list[Interval], form: str = "{:.2f}") -> Html:
+def _bar(found: Interval, column: list[Interval], form: str = "{:.2f}") -> Html:
     """The numbers, and the interval as a line on the scale of its column."""
-    ends = [interval.value, interval.low, interval.high]
-    value, low, high = (form.format(end).replace("-", "−") for end in ends)
-    text = element("div", number(interval.value, value), element("small", f" [{low}, {high}]"))
+    ends, text = [found.value, found.low, found.high], element("div", interval(found, form))
     first, last = min(other.low for other in column), max(other.high for other in column)
     middle, start, end = (f"{5 + 90 * (end - first) / (last - first or 1):.1f}" for end in ends)
     line, point = element("line", x1=start, x2=end, y1=4, y2=4), element("circle", cx=middle, cy=4, r=3)

@@ -1,8 +1,7 @@
 """What the study `width` says about each rule."""
 
-from spo.experiments.report.markup import Html, element, join, label, number, section, table
+from spo.experiments.report.markup import Html, element, interval, join, label, section, table
 from spo.experiments.results import Results
-from spo.experiments.statistics import Interval
 from spo.experiments.verdict import BASES, DEPTHS, MARGIN, SUITE, Standing, conclusion, verdicts
 
 CRITERION = (
@@ -32,10 +31,4 @@ def verdict_section(results: Results) -> Html:
 def _cells(standing: Standing | None) -> list[object]:
     if standing is None:
         return ["–"] * (1 + len(BASES))
-    chances = [_interval(standing.better[base], "{:.0%}") for base in BASES]
-    return [_interval(standing.lead, "{:+.2f}"), *chances]
-
-
-def _interval(interval: Interval, form: str) -> Html:
-    value, low, high = (form.format(end).replace("-", "−") for end in (interval.value, interval.low, interval.high))
-    return join([number(interval.value, value), element("small", f" [{low}, {high}]")])
+    return [interval(standing.lead, "{:+.2f}"), *(interval(standing.better[base], "{:.0%}") for base in BASES)]
