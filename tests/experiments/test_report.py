@@ -520,7 +520,7 @@ def test_the_first_words_answer_who_is_ahead_and_who_left_the_bound(tmp_path, wh
         " 2 of them by more than chance between the seeds."
     )
     deviations = (
-        "The ratio deviation left ε = 0.2 with PPO (in 6 of 6 runs, up to 0.530); SPO (in 6 of 6 runs, up to 0.280)."
+        "The ratio deviation left ε = 0.2 with PPO (in 6 of 6 runs, up to 0.530) and SPO (in 6 of 6 runs, up to 0.280)."
     )
     assert f'<p class="answer">{returns}</p><p class="answer">{deviations}</p>' in whole
     assert "Ratio deviation says how far an update moved" in whole
