@@ -18,7 +18,7 @@ from spo.experiments.figure_data.objective_curves import (
     GradientPoints,
     gradient_points,
     kl_of_ratio,
-    objective_curve,
+    objective_at,
     objective_curves,
 )
 from spo.experiments.figure_data.recorded_ratios import read_ratios
@@ -106,11 +106,11 @@ def test_the_drawn_kl_is_that_of_a_moved_gaussian():
 
 
 def test_curves_know_the_shapes():
-    f, slope = objective_curve(OBJECTIVES["spo"], 1.0, [1.0, 1.2, 1.4])
+    f, slope = objective_at(OBJECTIVES["spo"], [1.0, 1.2, 1.4], 1.0)
     assert f == pytest.approx([1.0, 1.1, 1.0]) and slope == pytest.approx([1.0, 0.0, -1.0], abs=1e-9)
-    f, slope = objective_curve(OBJECTIVES["ppo-clip"], -1.0, [0.5, 1.0, 1.5])
+    f, slope = objective_at(OBJECTIVES["ppo-clip"], [0.5, 1.0, 1.5], -1.0)
     assert f == pytest.approx([-0.8, -1.0, -1.5]) and slope == pytest.approx([0.0, -1.0, -1.0])
-    f, slope = objective_curve(OBJECTIVES["drpo"], 1.0, [1.0, 1.5, 2.0], delta=0.2)
+    f, slope = objective_at(OBJECTIVES["drpo"], [1.0, 1.5, 2.0], 1.0, delta=0.2)
     assert f == pytest.approx([1.0, 1.25, 1.0]) and slope == pytest.approx([1.0, 0.0, -1.0], abs=1e-9)
 
 

@@ -20,7 +20,7 @@ from spo.models.networks import ACTIVATIONS, LARGEST_NETWORK, ActorCritic
 from spo.models.normalization import ObservationNormalizer
 from spo.models.space_descriptions import describe_space, space_from
 from spo.runtime.seeding import generator
-from spo.spaces import ObservationLayout, batch_size, check_maskable, sample_of
+from spo.spaces import ObservationLayout, batch_size, check_maskable
 
 ACCEPTED = {
     "activation": tuple(ACTIVATIONS),
@@ -133,12 +133,10 @@ class Policy:
         """The observation as a batch of arrays, and whether it was a single one."""
         layout = self.spec.layout
         count = batch_size(layout.leaves, observation)
-        if layout.is_plain:
-            packed = np.asarray(observation)[None] if count is None else np.asarray(observation)
-        elif count is None:
+        if count is None:
             packed = np.asarray(layout.pack(observation))[None]
         else:
-            packed = np.stack([layout.pack(sample_of(observation, index)) for index in range(count)])
+            packed = np.asarray(layout.pack_batch(observation, count))
         with np.errstate(over="ignore"):  # large numbers may be finite where their sum is not
             may_be_infinite = packed.dtype.kind == "f" and not math.isfinite(np.add.reduce(packed, axis=None))
         if may_be_infinite:

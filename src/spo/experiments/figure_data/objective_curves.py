@@ -55,18 +55,15 @@ def kl_of_ratio(ratio: torch.Tensor) -> torch.Tensor:
     return move.square() / 2
 
 
-def objective_curve(objective: Objective, advantage: float, ratios: list[float], **settings: float) -> Curve:
-    """f and df/dr over the ratios, for samples of one advantage."""
-    return objective_at(objective, ratios, [advantage] * len(ratios), **settings)
+def objective_at(
+    objective: Objective, ratios: list[float], advantages: list[float] | float, **settings: float
+) -> Curve:
+    """f and df/dr of each sample, with advantages of their own or one for all.
 
-
-def objective_at(objective: Objective, ratios: list[float], advantages: list[float], **settings: float) -> Curve:
-    """f and df/dr of each sample: KL terms move with the ratio, a successor stays at r′ = 1 with A′ = A.
-
-    The old probability is the same everywhere.
+    KL terms move with the ratio, a successor stays at r′ = 1 with A′ = A, the old probability is the same everywhere.
     """
     ratio = torch.tensor(ratios, dtype=torch.float64, requires_grad=True)
-    advantage = torch.tensor(advantages, dtype=torch.float64)
+    advantage = torch.tensor(advantages, dtype=torch.float64).expand_as(ratio)
     kl = kl_of_ratio(ratio)
     data = {
         "ratio": ratio,
@@ -91,7 +88,7 @@ def objective_curves(points: int = 401) -> ObjectiveCurves:
     losses = {name: objective for name, objective in OBJECTIVES.items() if not objective.trust_region}
     curves = {
         name: {
-            advantage: objective_curve(objective, advantage, ratios, **SHOWN.get(name, {})) for advantage in (1.0, -1.0)
+            advantage: objective_at(objective, ratios, advantage, **SHOWN.get(name, {})) for advantage in (1.0, -1.0)
         }
         for name, objective in losses.items()
     }
