@@ -12,10 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "helpers"))
 
 RUN_PAGE, KEPT = "run?run=0/run", 140
 PAGES = ("", RUN_PAGE, "trust-region?run=0/run", "compare?run=0/run")
+SETTLING = 10
+"""Iterations that are not timed."""
 SHOWN = "model('kl').renderers[0].data_source.data.iteration.at(-1)"
 
 
@@ -148,25 +152,37 @@ def count_time() -> list[float]:
     return spent
 
 
-def measure_cost(folder: Path, env: str, iterations: int) -> None:
+def measure_cost(folder: Path, env: str, iterations: int, options: dict) -> None:
     """What keeping ratios takes of a run: every other iteration keeps some, and neighbours are compared."""
     import spo
 
     clocks: list[tuple[float, float]] = []
     spent = count_time()
-    note = lambda training, row: clocks.append((time.perf_counter(), time.process_time())) and None  # noqa: E731
-    spo.train(env, steps=2048 * iterations, watch_ratios=2, out=str(folder / "run"), quiet=True, callback=note)
-    for place, name in enumerate(("wall", "processor")):
-        times = [later[place] - earlier[place] for earlier, later in zip(clocks, clocks[1:])][9:]
-        # The tenth interval is the eleventh iteration, which keeps none; each that does is set against both neighbours.
-        pairs = [(times[i], (times[i - 1] + times[i + 1]) / 2) for i in range(1, len(times) - 1, 2)]
-        usual = statistics.median(without for _, without in pairs)
-        more = statistics.median(with_it - without for with_it, without in pairs)
-        print(f"cost in {name} time, {env}, {len(pairs)} pairs: {1000 * more:+.2f} ms of {1000 * usual:.1f} ms", end="")
-        print(f" = {100 * more / usual:+.2f} %; load {os.getloadavg()[0]:.1f}", flush=True)
+
+    def note(training: object, row: dict) -> bool:
+        clocks.append((time.perf_counter(), time.process_time()))
+        return len(clocks) < iterations
+
+    options = {"watch_ratios": 2, "threads": 1, "compile": "on", "quiet": True, **options}
+    spo.train(env, steps="100M", out=str(folder / "run"), callback=note, **options)
+    took = np.diff(clocks, axis=0)[SETTLING:]  # from the callback before, so the first is of an even iteration
+    for name, times in zip(("wall", "processor"), took.T):
+        ratio, low, high = ratio_of_neighbours(times)
+        print(f"cost in {name} time, {env}, {len(times) // 2 - 1} pairs: an iteration that keeps ratios takes", end="")
+        print(f" {ratio:.4f} of one that keeps none, 95 % interval {low:.4f} to {high:.4f}", end="")
+        print(f"; {1000 * np.median(times):.1f} ms; load {os.getloadavg()[0]:.1f}", flush=True)
     kept = len(clocks) // 2
     print(f"counted call by call: {1000 * sum(spent) / kept:.2f} ms of an iteration that keeps some, ", end="")
-    print(f"{100 * sum(spent) / kept / usual:.2f} % of its processor time")
+    print(f"{100 * sum(spent) / kept / np.median(took[:, 1]):.2f} % of its processor time")
+
+
+def ratio_of_neighbours(times: np.ndarray, resamples: int = 4000) -> tuple[float, float, float]:
+    """Set each iteration that keeps some (the even ones) against the two beside it: the median, and its interval."""
+    kept, before, after = times[2:-1:2], times[1:-2:2], times[3::2]
+    size = min(map(len, (kept, before, after)))
+    ratios = kept[:size] / ((before[:size] + after[:size]) / 2)
+    drawn = np.random.default_rng(0).choice(ratios, (resamples, size))
+    return float(np.median(ratios)), *map(float, np.quantile(np.median(drawn, 1), (0.025, 0.975)))
 
 
 def main() -> None:
@@ -174,7 +190,8 @@ def main() -> None:
     parser.add_argument("what", choices=("latency", "load", "soak", "cost"))
     parser.add_argument("--minutes", type=float, default=30, help="of the soak")
     parser.add_argument("--env", default="HalfCheetah-v4", help="that the cost is measured on")
-    parser.add_argument("--iterations", type=int, default=120)
+    parser.add_argument("--iterations", type=int, default=600)
+    parser.add_argument("--horizon", type=int, help="of the cost's runs, for iterations of another length")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -185,7 +202,7 @@ def main() -> None:
         elif given.what == "soak":
             soak(folder, given.minutes)
         else:
-            measure_cost(folder, given.env, given.iterations)
+            measure_cost(folder, given.env, given.iterations, {"horizon": given.horizon} if given.horizon else {})
 
 
 if __name__ == "__main__":

@@ -196,7 +196,7 @@ class Trainer:
         return RatioRecord(self.update.loss, batch) if is_wanted else None
 
     def _ratio_sampler(self) -> RatioSampler | None:
-        every = self.config.watch_ratios
+        every = self.config.watch_every
         is_wanted = every > 0 and (self.iteration + 1) % every == 0
         return RatioSampler(self.config.batch_size) if is_wanted else None
 

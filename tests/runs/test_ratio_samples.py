@@ -10,6 +10,7 @@ from safetensors.numpy import load
 
 import spo
 from spo.algorithms.ratio_samples import SAMPLES, RatioSampler
+from spo.config.sources import make_config
 from spo.runs.ratio_samples import MOST_KEPT, NEWEST_KEPT, is_kept, keep_sample, prune_samples, spacing
 
 SETTINGS = {"preset": "classic", "envs": 4, "horizon": 64, "epochs": 3, "steps": 1280, "quiet": True, "compile": "off"}
@@ -42,7 +43,9 @@ def test_policy_and_rows_are_the_same_bits_with_it_and_without(tmp_path, objecti
 def test_what_is_kept_is_what_the_rows_average(tmp_path):
     """A batch of no more samples than are kept: their means are those of the metrics, which the minibatches take."""
     run = tmp_path / "run"
-    spo.train("CartPole-v1", objective="ppo-clip", epsilon=0.05, learning_rate=0.02, out=str(run), **SETTINGS)
+    spo.train(
+        "CartPole-v1", objective="ppo-clip", epsilon=0.05, learning_rate=0.02, watch_ratios=1, out=str(run), **SETTINGS
+    )
     moved = 0.0
     for row in untimed(run):
         kept = load((run / f"ratio_samples/{row['iteration']}.safetensors").read_bytes())
@@ -58,7 +61,7 @@ def test_what_is_kept_is_what_the_rows_average(tmp_path):
 
 def test_a_run_that_was_killed_has_the_same_samples_in_the_end(tmp_path):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    options = {"checkpoint_every": 2, **SETTINGS}
+    options = {"checkpoint_every": 2, "watch_ratios": 1, **SETTINGS}
     spo.train("CartPole-v1", out=str(whole), **options)
     spo.train("CartPole-v1", out=str(cut), callback=lambda training, row: row["iteration"] < 3, **options)
     shutil.rmtree(cut / "checkpoints/3", ignore_errors=True)
@@ -94,6 +97,18 @@ def test_files_go_one_by_one_as_the_rule_says(tmp_path):
     assert {int(path.stem) for path in folder.iterdir()} <= {own for own in range(1, 301) if is_kept(own, 300, 1, 600)}
     prune_samples(folder, 300, 0, 600)
     assert list(folder.iterdir()) == []
+
+
+def test_short_iterations_are_kept_as_often_as_long_ones_in_steps(tmp_path):
+    """What it costs is the same for every iteration, so that short ones must not each pay it."""
+    every = {
+        horizon: make_config("CartPole-v1", envs=8, horizon=horizon).watch_every for horizon in (32, 128, 256, 999)
+    }
+    assert every == {32: 8, 128: 2, 256: 1, 999: 1}
+    assert make_config("CartPole-v1", envs=8, horizon=32, watch_ratios=3).watch_every == 3
+    run = tmp_path / "run"
+    spo.train("CartPole-v1", out=str(run), **SETTINGS | {"steps": 256 * 9})
+    assert set(samples(run)) == {"8.safetensors"}
 
 
 def test_samples_are_the_same_in_every_epoch_and_those_left_out_are_nan():

@@ -9,33 +9,42 @@ SAMPLES = 512
 
 
 class RatioSampler:
-    """Keeps the ratio, the advantage and the missing gradient of some samples of a batch in each epoch."""
+    """Keeps the ratio, the advantage and the missing gradient of some samples of a batch in each epoch.
+
+    While the epochs go on it only holds on to what they computed; `arrays` then takes the samples out of it at once.
+    """
 
     def __init__(self, batch_size: int):
-        self.batch_size = batch_size
-        count = min(SAMPLES, batch_size)
-        self.chosen = torch.arange(count) * batch_size // count
-        self.epochs: list[Tensor] = []
+        self.numbers, count = np.arange(batch_size), min(SAMPLES, batch_size)
+        self.chosen = np.arange(count) * batch_size // count
+        self.orders: list[Tensor] = []
+        self.parts: list[list[Tensor]] = []
 
     def __call__(self, order: Tensor, parts: list[Tensor]) -> None:
         """Take an epoch: the order of its samples, and of each minibatch that was run what the loss says (3, samples).
 
         Each sample is taken as its minibatch met it, before that minibatch's gradient step.
         """
-        seen = torch.cat(parts, 1).cpu()
-        place = torch.full((self.batch_size,), -1)
-        place[order[: seen.shape[1]]] = torch.arange(seen.shape[1])
-        place = place[self.chosen]
-        values = seen[:, place.clamp(min=0)]
-        values[0, place < 0] = torch.nan  # the epoch ended before their minibatch
-        self.epochs.append(values)
+        self.orders.append(order)
+        self.parts.append(parts)
 
     def arrays(self, epsilon: float) -> dict[str, np.ndarray]:
         """Give what is kept on the disk: three arrays of (epochs, samples), and the width in force."""
-        ratio, advantage, is_alone = torch.stack(self.epochs, 1).numpy()
+        seen = torch.cat([part for parts in self.parts for part in parts], 1).cpu().numpy()
+        counts = np.array([[sum(part.shape[1] for part in parts)] for parts in self.parts])
+        places = np.stack([self._places(order) for order in self.orders])
+        starts = np.cumsum(counts, 0) - counts
+        ratio, advantage, is_alone = seen.take(starts + np.minimum(places, counts - 1), 1)
+        ratio[places >= counts] = np.nan  # the epoch ended before their minibatch
         return {
             "ratio": ratio,
             "advantage": advantage,
             "zero_gradient": is_alone.astype(np.uint8),
             "epsilon": np.array([epsilon], dtype=np.float32),
         }
+
+    def _places(self, order: Tensor) -> np.ndarray:
+        """Find where in an epoch's order the chosen samples stand."""
+        place = np.empty_like(self.numbers)
+        place[order.numpy()] = self.numbers
+        return place[self.chosen]

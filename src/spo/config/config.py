@@ -4,6 +4,7 @@ A setting is one field: its type and range, its default if it is not a preset's,
 """
 
 import dataclasses
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -29,6 +30,8 @@ LAYERS = fields.Range(
 ENCODER = fields.Range(
     f"one of {', '.join(ENCODER_NAMES)}, or package.module:Class", lambda name: name in ENCODER_NAMES or ":" in name
 )
+WATCHED_STEPS = 2048
+"""Environment steps in which ratios are kept once: an iteration of the paper's MuJoCo settings."""
 
 
 def make_objective_field(name: str) -> tuple[str, object, None]:
@@ -193,8 +196,8 @@ class Records:
     """Ends the run once an evaluation's mean return reaches it, or that of 100 episodes where --eval-every is 0."""
     record_ratios: Annotated[fields.Numbers, fields.ITERATIONS] = ()
     """Iterations of which every sample's ratio is kept after each epoch, in ratios/ITERATION.safetensors."""
-    watch_ratios: Annotated[int, fields.COUNT_OR_ZERO] = 1
-    """Keeps ratios of some samples every so many iterations for `spo watch`, in ratio_samples/ (0: none)."""
+    watch_ratios: Annotated[fields.OptionalCount, fields.COUNT_OR_ZERO] = None
+    """Keeps ratios of some samples every so many iterations for `spo watch` (0: never; unset: once in 2,048 steps)."""
     tensorboard: bool = False
     """Also writes TensorBoard files into the run directory."""
     track: Annotated[tuple[Literal["wandb", "mlflow", "trackio", "tensorboard"], ...], fields.SHOWN_IF_SET] = ()
@@ -243,6 +246,11 @@ class Config(Machine, Records, Environments, Networks, Learning, Sources, Object
     def total_steps(self) -> int:
         """The environment steps that are really made: whole iterations."""
         return self.iterations * self.batch_size
+
+    @property
+    def watch_every(self) -> int:
+        """Iterations from one whose ratios are kept to the next: unset, so many that short ones pay no more for it."""
+        return math.ceil(WATCHED_STEPS / self.batch_size) if self.watch_ratios is None else self.watch_ratios
 
     @property
     def gradient_steps(self) -> int:

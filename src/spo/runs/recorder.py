@@ -39,7 +39,7 @@ class Recorder:
         goal, has_evaluations = self.config.stop_at, self.config.eval_every > 0
         self.goal = None if goal is None else ReturnGoal(goal, has_evaluations)
         self.loggers = [*self._own_loggers(), *loggers]
-        prune_samples(directory.ratio_samples, self.published, self.config.watch_ratios, self.config.iterations)
+        prune_samples(directory.ratio_samples, self.published, self.config.watch_every, self.config.iterations)
 
     def _own_loggers(self) -> list[Logger]:
         loggers: list[Logger] = [JsonlLogger(self.directory)]
@@ -154,7 +154,7 @@ class Recorder:
             self.directory.ratios.mkdir(exist_ok=True)
             replace_file(self.directory.ratios / f"{self.trainer.iteration}.safetensors", save(self.trainer.ratios))
         if self.trainer.ratio_sample:
-            every, iterations = self.config.watch_ratios, self.config.iterations
+            every, iterations = self.config.watch_every, self.config.iterations
             kept = (self.trainer.iteration, self.trainer.ratio_sample, every, iterations)
             keep_sample(self.directory.ratio_samples, *kept)
 
