@@ -4,43 +4,19 @@ import argparse
 import os
 import re
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "helpers"))
+from lib.watched import watched
 
 RUN_PAGE, KEPT = "run?run=0/run", 140
 PAGES = ("", RUN_PAGE, "trust-region?run=0/run", "compare?run=0/run")
 SETTLING = 10
 """Iterations that are not timed."""
 SHOWN = "model('kl').renderers[0].data_source.data.iteration.at(-1)"
-
-
-@contextmanager
-def watched(runs: Path) -> Iterator[tuple]:
-    """A server that watches a directory, as its process and its address, and a browser."""
-    from browser import Browser
-
-    command = [sys.executable, "-m", "spo", "watch", str(runs), "--port", "0", "--no-browser"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        url = re.search(r"http://\S+/", server.stdout.readline())[0]
-        with tempfile.TemporaryDirectory() as profile:
-            browser = Browser(Path(profile))
-            try:
-                yield server, url, browser
-            finally:
-                browser.close()
-    finally:
-        server.terminate()
-        server.wait()
 
 
 def resident(pid: int, name: str = "VmRSS") -> float:

@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("bokeh")
@@ -10,22 +11,28 @@ pytest.importorskip("bokeh")
 from bokeh.document import Document
 from bokeh.models import LinearScale, LogScale
 
-from made_runs import append_rows, write_cloud, write_config, write_run, write_sweep
+from made_runs import append_rows, cloud, write_cloud, write_config, write_run, write_status, write_sweep
 from spo.watch.catalogue import Catalogue
 from spo.watch.page import Page
 from spo.watch.pages.compare import ComparePage
 from spo.watch.pages.run import PANELS, RunPage
+from spo.watch.pages.runs import RunsPage
 from spo.watch.pages.trust_region import TrustRegionPage
+from spo.watch.words import show_number
+from waiting import PATIENCE
 
 
 def open_page(kind: type[Page], root: Path, catalogue: Catalogue | None = None) -> Page:
-    page = kind(Document(), catalogue or Catalogue([root]), "nonce")
+    catalogue = catalogue or Catalogue([root])
+    catalogue.poll(PATIENCE)
+    page = kind(Document(), catalogue, "nonce")
     assert page.failure == ""
     return page
 
 
 def look_again(page: Page) -> None:
     page.catalogue._next_walk = page.catalogue._next_look = 0.0
+    page.catalogue.poll(PATIENCE)
     page._tick()
     assert page.failure == ""
 
@@ -105,6 +112,46 @@ def test_the_trust_region_fills_its_sides_as_runs_come(tmp_path):
     write_run(tmp_path / "other", made=2)
     page.choices[1].value = "0/sweep/runs/Hill-v0/ppo/1"
     assert page.sides[1].run.objective == "ppo-clip"
+
+
+def test_the_trust_region_says_what_it_shows_and_hides_what_has_nothing(tmp_path):
+    run = write_run(tmp_path / "run", made=2)
+    page = open_page(TrustRegionPage, tmp_path)
+    parts = [part for side in page.sides for part in (side.cloud, side.fan_plot)]
+    assert [part.css_classes for part in parts] == [["empty"]] * 4 and "No ratios are kept" in page.notes.text
+    assert "A ring has no gradient" in page.facts.text
+    write_cloud(run, 2, "spo")
+    look_again(page)
+    assert [part.css_classes for part in parts] == [[], [], [], ["empty"]] and not page.notes.visible
+    expected = np.abs(cloud(2, "spo")["ratio"][-1] - 1).mean()
+    assert f"mean |r − 1| <b>{show_number(expected)}</b>" in page.sides[0].words.text
+
+
+def test_a_comparison_of_nothing_has_no_empty_cards(tmp_path):
+    page = open_page(ComparePage, tmp_path)
+    assert page.grid.css_classes == page.table.css_classes == ["empty"]
+    write_run(tmp_path / "run", made=9)
+    look_again(page)
+    assert page.grid.css_classes == page.table.css_classes == []
+
+
+def test_the_best_of_a_task_is_marked(tmp_path):
+    for name, made, env in (("a", 20, "Hill-v0"), ("b", 9, "Hill-v0"), ("c", 5, "Dale-v0")):
+        write_run(tmp_path / name, made=made, env=env, objective="spo" if name == "a" else "ppo-clip")
+    write_config(tmp_path / "d", env="Moor-v0")
+    text = open_page(ComparePage, tmp_path).table.text
+    assert text.count('class="best"') == 2 and text.count("<tr>") == 5
+    assert '<b class="best">' in text.partition("Hill-v0")[0]  # Dale's only one
+    assert "–" in text.partition("Moor-v0")[2]
+
+
+def test_the_table_says_how_far_a_sweep_is_and_when_a_deviation_was(tmp_path):
+    sweep = write_sweep(tmp_path / "sweep", made=50, seeds=1)
+    run = sweep / "runs/Hill-v0/spo/1"
+    write_status(run, "running", 50)
+    page = open_page(RunsPage, tmp_path)
+    assert "50 % done" in page.summary.text and "1 running" in page.summary.text
+    assert "now 0.0500" in page.table.text and "last 0.250" in page.table.text
 
 
 @pytest.mark.parametrize("widths, bound", [((0.2, 0.2), [0.2, 0.2]), ((0.2, 0.3), [])])

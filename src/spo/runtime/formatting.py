@@ -19,6 +19,14 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
+def clock_or_days(seconds: float) -> str:
+    """Seconds as 2:03, 1:02:03 or 3 d 4 h; a dash where they are not known."""
+    if not math.isfinite(seconds):
+        return "–"
+    hours = round(seconds) // 3600
+    return f"{hours // 24} d {hours % 24} h" if hours >= 48 else clock(seconds)
+
+
 def short(value: float, like: float | None = None) -> str:
     """A number with as many digits after the point as its size, or another number's, asks for."""
     size = abs(value if like is None else like)

@@ -10,6 +10,7 @@ from spo.watch.glance import Glance
 from spo.watch.page import Page, badge, chip, link_to
 from spo.watch.plots import add_hover, make_figure
 from spo.watch.samples import RatioSample, SampleReader
+from spo.watch.words import show_number
 
 INSIDE, OUTSIDE, ALONE, GREY = "#2b8cc8", "#D55E00", "#E69F00", "#8a94a0"
 USUAL_EPSILON = 0.2
@@ -127,6 +128,7 @@ class Side:
             f"iteration {sample.iteration:,}, epoch {epoch + 1} of {len(sample.ratio)}",
             join(["outside ", element("b", _percent(outside))]),
             join(["without gradient ", element("b", _percent(alone))]),
+            join(["mean |r − 1| ", element("b", show_number(float(np.nanmean(np.abs(sample.ratio[epoch] - 1)))))]),
             f"ε {width:g}",
         ]
         return join([self._heading(), element("p", *(element("span", part) for part in parts), class_="shares")])

@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
+from spo.runtime.formatting import clock_or_days
 from spo.watch.files import Place, UnreadableFileError, read_file, read_json
 from spo.watch.lines import read_last_lines, read_scattered_lines
 from spo.watch.tables import parse_row, to_number
@@ -16,6 +17,8 @@ FILES = ("config.json", "status.json", "metrics.jsonl", "episodes.jsonl", "summa
 """A run is looked at again when one of them has changed."""
 STATES = ("running", "silent", "finished", "interrupted", "failed", "damaged", "starting")
 """What a run can be; one is silent that says it is running and has not written for a while."""
+URGENCY = ("running", "starting", "silent", "failed", "damaged")
+"""States of runs that want to be seen first, in this order."""
 NOT_COMPARED = ("env", "seed", "out", "config", "quiet", "objective", "profile", "tensorboard", "keep", "threads")
 """Settings that have a place of their own, or no part in what a run comes to."""
 SPARK_POINTS, SPARK_WIDTH = 32, 400
@@ -56,6 +59,16 @@ class Glance:
     is_packed: bool = False
     written: float = 0.0  # when status.json was
     problems: tuple[str, ...] = ()
+
+    @property
+    def urgency(self) -> tuple[int, float]:
+        """Its place among others: those that want attention first, then the newest."""
+        return URGENCY.index(self.state) if self.state in URGENCY else len(URGENCY), -self.written
+
+    @property
+    def sweep_folder(self) -> str:
+        """The directory of the sweep that it belongs to, below the given one; empty where they are the same."""
+        return f"/{self.name}".partition("/runs/")[0][1:]
 
     @property
     def share(self) -> float:
@@ -210,17 +223,5 @@ def _state(place: Place, config: dict, status: dict, own: dict) -> tuple[str, st
     age = time.time() - _written(place)
     usual = 20 * own["wall_time"] / own["iterations"] if own["iterations"] > 0 and own["wall_time"] > 0 else 0.0
     if state == "running" and age > PATIENCE + usual:
-        return "silent", f"nothing was written for {show_duration(age)}"
+        return "silent", f"nothing was written for {clock_or_days(age)}"
     return state, show(reason) if reason else ""
-
-
-def show_duration(seconds: float) -> str:
-    """Write a time in its two largest units."""
-    if not np.isfinite(seconds):
-        return "–"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    if days:
-        return f"{days} d {hours} h"
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s" if minutes else f"{rest} s"

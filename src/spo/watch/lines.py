@@ -27,6 +27,21 @@ class Lines:
     overlong: int = 0  # lines that were skipped
 
 
+@contextmanager
+def opened(place: Place, name: str) -> Iterator[tuple[int, int]]:
+    """Open a file for a look: its descriptor and its size, both 0 where there is no file."""
+    descriptor = place.open(name)
+    if descriptor is None:
+        yield 0, 0
+        return
+    try:
+        yield descriptor, os.fstat(descriptor).st_size
+    except OSError as error:
+        raise UnreadableFileError(f"{name} cannot be read: {error.strerror}")
+    finally:
+        os.close(descriptor)
+
+
 class LineFollower:
     """Reads what was appended to a file since the last look, without keeping the file open."""
 
@@ -43,32 +58,23 @@ class LineFollower:
         signature = self.place.signature(self.name)
         if signature == self.signature and (signature is None or signature[1] == self.offset):
             return Lines()
-        descriptor = self.place.open(self.name)
-        if descriptor is None:
-            return self._forget()
-        try:
-            return self._read(descriptor, signature)
-        except OSError as error:
-            raise UnreadableFileError(f"{self.name} cannot be read: {error.strerror}")
-        finally:
-            os.close(descriptor)
+        with opened(self.place, self.name) as (descriptor, size):
+            return self._read(descriptor, min(size, LARGEST_LOG), signature) if descriptor else self._forget()
 
     def _forget(self) -> Lines:
         had_any, self.signature = self.offset > 0, None
         self._begin()
         return Lines(is_new=had_any)
 
-    def _read(self, descriptor: int, signature: tuple[int, int, int] | None) -> Lines:
+    def _read(self, descriptor: int, size: int, signature: tuple[int, int, int] | None) -> Lines:
         is_new = not self._is_continued(descriptor)
         if is_new:
             self._begin()
         self.signature = signature
-        size = min(os.fstat(descriptor).st_size, LARGEST_LOG)
         content = os.pread(descriptor, min(BYTES_AT_ONCE, size - self.offset), self.offset)
         taken, lines, overlong = self._split(content)
         self.offset += taken
-        kept = (self.remembered + content[:taken])[-REMEMBERED:]
-        self.remembered = kept
+        self.remembered = (self.remembered + content[:taken])[-REMEMBERED:]
         return Lines(lines, is_new, taken > 0 and self.offset < size, overlong)
 
     def _is_continued(self, descriptor: int) -> bool:
@@ -138,13 +144,8 @@ class PackedFollower:
         return content
 
     def _read_packed(self) -> bytes:
-        descriptor = self.place.open(self.name)
-        if descriptor is None:
-            return b""
-        try:
-            packed = os.pread(descriptor, BYTES_AT_ONCE, self.offset)
-        finally:
-            os.close(descriptor)
+        with opened(self.place, self.name) as (descriptor, size):
+            packed = os.pread(descriptor, BYTES_AT_ONCE, self.offset) if size else b""
         self.offset += len(packed)
         return packed
 
@@ -152,24 +153,9 @@ class PackedFollower:
 # A few lines, without reading all
 
 
-@contextmanager
-def _opened(place: Place, name: str) -> Iterator[tuple[int, int]]:
-    """Yield a file's descriptor and its size; both are 0 where there is no file."""
-    descriptor = place.open(name)
-    if descriptor is None:
-        yield 0, 0
-        return
-    try:
-        yield descriptor, os.fstat(descriptor).st_size
-    except OSError as error:
-        raise UnreadableFileError(f"{name} cannot be read: {error.strerror}")
-    finally:
-        os.close(descriptor)
-
-
 def read_last_lines(place: Place, name: str, most: int) -> list[bytes]:
     """Read the whole lines in the last so many bytes."""
-    with _opened(place, name) as (descriptor, size):
+    with opened(place, name) as (descriptor, size):
         start = max(0, size - most)
         content = os.pread(descriptor, most, start) if size else b""
     lines = content.split(b"\n")[:-1]
@@ -179,7 +165,7 @@ def read_last_lines(place: Place, name: str, most: int) -> list[bytes]:
 def read_scattered_lines(place: Place, name: str, places: int, width: int) -> list[list[bytes]]:
     """Read the whole lines in so many windows of equal distance, from the first to the last."""
     found = []
-    with _opened(place, name) as (descriptor, size):
+    with opened(place, name) as (descriptor, size):
         for index in range(places if size else 0):
             start = max(0, size - width) * index // max(1, places - 1)
             lines = os.pread(descriptor, width, start).split(b"\n")[:-1]

@@ -20,6 +20,7 @@ from bokeh.models import (
     Range1d,
     ResetTool,
     SaveTool,
+    UIElement,
     WheelZoomTool,
 )
 from bokeh.plotting import figure
@@ -87,11 +88,18 @@ def hide_figure(plot: figure) -> None:
 
 def show_figure(plot: figure, is_shown: bool) -> None:
     """Show a figure that was hidden, once there is something in it, or hide it again."""
-    classes = [] if is_shown else ["empty"]
-    if plot.css_classes != classes:
-        plot.css_classes = classes
+    if show_part(plot, is_shown):
         point = [] if is_shown else [0]
         plot.renderers[-1].data_source.data = {"x": point, "y": point}
+
+
+def show_part(part: UIElement, is_shown: bool) -> bool:
+    """Show a part of the page and the card around it, or take both from the page; whether that is a change."""
+    classes = [] if is_shown else ["empty"]
+    is_change = part.css_classes != classes
+    if is_change:
+        part.css_classes = classes
+    return is_change
 
 
 def set_log_scale(plot: figure, is_log: bool, ticks: Sequence[float] = ()) -> None:

@@ -11,19 +11,21 @@ from rich.table import Table
 from rich.text import Text
 
 from spo.errors import printable
-from spo.runtime.formatting import draw_bars
+from spo.runtime.formatting import clock_or_days, draw_bars
 from spo.watch.catalogue import Catalogue
 from spo.watch.glance import Glance
-from spo.watch.words import leaves_bound, list_differences, name_of, show_clock, show_number, show_steps
+from spo.watch.words import leaves_bound, list_differences, name_of, show_number, show_steps
 
 SECONDS = 1.0
 COLOURS = {"running": "cyan", "finished": "green", "failed": "red", "damaged": "red", "silent": "yellow",
            "interrupted": "yellow", "starting": "cyan"}  # fmt: skip
-URGENCY = {state: place for place, state in enumerate(("running", "starting", "silent", "failed", "damaged"))}
-WIDTHS = {"state": 0, "task": 0, "objective": 60, "seed": 120, "progress": 0, "steps/s": 120, "left": 100, "return": 0,
-          "spark": 80, "deviation": 0, "run": 100}  # fmt: skip
+WIDE = 100
+"""Letters of a terminal from which there is room for all of a cell."""
+WIDTHS = {"state": 0, "task": 0, "objective": 60, "seed": 140, "progress": 0, "steps/s": 130, "left": WIDE, "return": 0,
+          "spark": 70, "deviation": 0, "run": WIDE}  # fmt: skip
 """The columns, and the letters that a terminal must be wide for each."""
-SPARK_WIDTH, MOST_TROUBLES = 14, 5
+MOST_TROUBLES = 5
+HEADERS = {"spark": "", "progress": "done"}
 NUMERIC = ("seed", "steps/s", "left", "return", "deviation")
 
 
@@ -46,7 +48,7 @@ def watch_in_terminal(roots: list[Path]) -> None:
 
 def draw(catalogue: Catalogue, size: tuple[int, int]) -> Group:
     """Draw what fits: the runs that want attention first, then the newest."""
-    glances = sorted(catalogue.glances.values(), key=lambda own: (URGENCY.get(own.state, 9), -own.written))
+    glances = sorted(catalogue.glances.values(), key=lambda own: own.urgency)
     counts = Counter(glance.state for glance in glances)
     title = Text(" · ".join(f"{count} {state}" for state, count in counts.items()) or "no runs yet", style="bold")
     lines = [_trouble(glance) for glance in glances if _why(glance)][:MOST_TROUBLES]
@@ -74,34 +76,35 @@ def _table(catalogue: Catalogue, glances: list[Glance], width: int) -> Table:
     names = [name for name, least in WIDTHS.items() if width >= least]
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in names:
-        header, numeric, is_last = "" if name == "spark" else name, name in NUMERIC, name == "run"
+        header, numeric, is_last = HEADERS.get(name, name), name in NUMERIC, name == "run"
         table.add_column(header, justify="right" if numeric else "left", no_wrap=True, overflow="ellipsis",
                          ratio=1 if is_last else None)  # fmt: skip
     table.expand = "run" in names
     differences = list_differences(glances)
     for glance in glances:
-        cells = _cells(glance, _name(catalogue, glance), differences[glance.key])
+        cells = _cells(glance, _name(catalogue, glance), differences[glance.key], is_wide=width >= WIDE)
         table.add_row(*(cells[name] for name in names))
     return table
 
 
 def _name(catalogue: Catalogue, glance: Glance) -> str:
     """Name a run: by what it is a run of in a sweep, by its directory elsewhere."""
-    sweep = glance.name.partition("/runs/")[0]
-    return f"{catalogue.label(glance)} · {sweep}" if glance.sweep in catalogue.plans else glance.name
+    if glance.sweep not in catalogue.plans:
+        return glance.name
+    return " · ".join(part for part in (f"{catalogue.label(glance)}, seed {glance.seed}", glance.sweep_folder) if part)
 
 
-def _cells(glance: Glance, name: str, differences: str) -> dict[str, Text]:
+def _cells(glance: Glance, name: str, differences: str, is_wide: bool) -> dict[str, Text]:
     """Write the cells of a run; nothing in a name can steer the terminal or be markup."""
     words = {
         "task": glance.task,
         "objective": name_of(glance.objective),
         "seed": glance.seed,
-        "progress": f"{100 * glance.share:3.0f} % {show_steps(glance.steps)}",
+        "progress": f"{100 * glance.share:3.0f} %" + (f" {show_steps(glance.steps)}" if is_wide else ""),
         "steps/s": show_number(glance.speed),
-        "left": show_clock(glance.seconds_left),
+        "left": clock_or_days(glance.seconds_left),
         "return": show_number(glance.last_return),
-        "spark": draw_bars(glance.spark, SPARK_WIDTH),
+        "spark": draw_bars(glance.spark, 14 if is_wide else 7),
         "run": " · ".join(part for part in (name, "" if glance.sweep else differences) if part),
     }
     cells = {name: Text(printable(word)) for name, word in words.items()}

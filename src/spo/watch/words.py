@@ -28,15 +28,10 @@ def show_steps(value: float) -> str:
     return f"{value / 1e3:.3g}k" if value >= 1e4 else f"{value:,.0f}"
 
 
-def show_clock(seconds: float) -> str:
-    """Write a time as 2:03, 1:02:03 or 3 d 4 h."""
-    if not math.isfinite(seconds):
-        return "–"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours >= 48:
-        return f"{hours // 24} d {hours % 24} h"
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+def show_progress(glance: Glance) -> str:
+    """Write the steps that are made, and of how many if that is known."""
+    total = f" of {show_steps(glance.total_steps)}" if glance.total_steps else ""
+    return f"{show_steps(glance.steps)}{total}"
 
 
 def list_differences(glances: Iterable[Glance]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from spo.experiments.report.markup import Html, element, join
 from spo.watch.curves import METRICS, RETURN, Curve, CurveKeeper, combine, interval_of
 from spo.watch.glance import Glance
 from spo.watch.page import Page, link_to
-from spo.watch.plots import add_hover, make_figure, set_log_scale
+from spo.watch.plots import add_hover, make_figure, set_log_scale, show_part
 from spo.watch.words import colour_of, list_differences, show_number
 
 GREY = "#8a94a0"
@@ -41,7 +41,7 @@ class ComparePage(Page):
         self.keeper, self.plots, self.drawn = CurveKeeper(self.catalogue), {}, None
         style = {"stylesheets": [self.widget_style]}
         options = list(METRICS.items())
-        self.metrics = [Select(name=f"metric-{i}", value=value, options=options, width=230, **style)
+        self.metrics = [Select(name=f"metric-{i}", value=value, options=options, width=280, **style)
                         for i, value in enumerate((RETURN, "ratio_deviation_max"))]  # fmt: skip
         self.across = RadioButtonGroup(name="across", labels=["steps", "wall time"], active=0, **style)
         self.scale = RadioButtonGroup(name="scale", labels=["linear", "log right"], active=0, **style)
@@ -100,6 +100,8 @@ class ComparePage(Page):
         self._arrange()
         self.set_text(self.facts, self._draw_facts(runs, looks))
         self.set_text(self.table, _draw_table(groups, looks))
+        for part in (self.grid, self.table):
+            show_part(part, bool(groups))
 
     def _note(self, runs: list[Glance]) -> None:
         missing = len(runs) - self.keeper.count
@@ -222,46 +224,44 @@ def _swatch(look: tuple[str, str]) -> Html:
 
 
 def _draw_table(groups: list[Group], looks: dict[str, tuple[str, str]]) -> Html:
+    if not groups:
+        return Html()
     head = ["task", "", "runs", "return", "95 % interval", "largest ratio deviation", "steps/s"]
-    rows = []
-    for group in groups:
-        means = {own.label: _mean(own) for own in groups if own.task == group.task}
-        best = max((value for value in means.values() if np.isfinite(value)), default=None)
-        rows.append(_draw_row(group, looks, is_best=means[group.label] == best))
-    body = element("tbody", *rows)
     heads = [element("th", name, class_="number" if place > 1 else None) for place, name in enumerate(head)]
-    return (
-        element(
-            "div", element("table", element("thead", element("tr", *heads)), body, class_="groups"), class_="scroll"
-        )
-        if rows
-        else Html()
-    )
+    rows = [_draw_row(group, looks, is_best=_is_best(group, groups)) for group in groups]
+    table = element("table", element("thead", element("tr", *heads)), element("tbody", *rows), class_="groups")
+    return element("div", table, class_="scroll")
 
 
-def _mean(group: Group) -> float:
-    known = [run.last_return for run in group.runs if np.isfinite(run.last_return)]
-    return float(np.mean(known)) if known else np.nan
+def _known(group: Group, name: str) -> list[float]:
+    """List what is known of a number of the group's runs."""
+    return [value for run in group.runs if np.isfinite(value := getattr(run, name))]
+
+
+def _mean(values: list[float]) -> float:
+    return float(np.mean(values)) if values else np.nan
+
+
+def _is_best(group: Group, groups: list[Group]) -> bool:
+    """Whether no other kind of run on the same task has a higher mean return."""
+    own, *others = (_mean(_known(one, "last_return")) for one in (group, *groups) if one.task == group.task)
+    return bool(np.isfinite(own)) and own == np.nanmax(others)
 
 
 def _draw_row(group: Group, looks: dict[str, tuple[str, str]], is_best: bool) -> Html:
-    known = [run.last_return for run in group.runs if np.isfinite(run.last_return)]
-    interval = interval_of(known)
+    returns = _known(group, "last_return")
+    interval = interval_of(returns)
     ends = f"{show_number(float(interval.low))} to {show_number(float(interval.high))}" if interval else "–"
-    deviations = [run.deviation_max for run in group.runs if np.isfinite(run.deviation_max)]
-    speeds = [run.speed for run in group.runs if np.isfinite(run.speed)]
     finished = sum(run.state == "finished" for run in group.runs)
     count = f"{finished}" if finished == len(group.runs) else f"{finished} of {len(group.runs)} finished"
-    look = looks.get(group.label, ("#888888", "solid"))
     runs = join([" ", *(join([link_to("/run", f"seed {run.seed}", run=run.key), " "]) for run in group.runs[:12])])
-    return element(
-        "tr",
-        element("td", group.task, class_="task"),
-        element("th", _swatch(look), group.label,
-                element("small", runs), scope="row"),
-        element("td", count, class_="number"),
-        element("td", element("b", show_number(_mean(group)), class_="best" if is_best else None), class_="number"),
-        element("td", ends, class_="number"),
-        element("td", show_number(max(deviations, default=np.nan)), class_="number"),
-        element("td", show_number(float(np.mean(speeds)) if speeds else np.nan), class_="number"),
-    )  # fmt: skip
+    numbers = [
+        count,
+        element("b", show_number(_mean(returns)), class_="best" if is_best else None),
+        ends,
+        show_number(max(_known(group, "deviation_max"), default=np.nan)),
+        show_number(_mean(_known(group, "speed"))),
+    ]
+    name = [_swatch(looks.get(group.label, (GREY, "solid"))), group.label, element("small", runs)]
+    cells = [element("td", group.task, class_="task"), element("th", *name, scope="row")]
+    return element("tr", *cells, *(element("td", number, class_="number") for number in numbers))

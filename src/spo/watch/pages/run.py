@@ -7,13 +7,14 @@ from bokeh.models import ColumnDataSource, DataRange1d, RadioButtonGroup, UIElem
 from bokeh.plotting import figure
 
 from spo.experiments.report.markup import Html, element, join
+from spo.runtime.formatting import clock_or_days
 from spo.watch.glance import Glance
 from spo.watch.history import History
 from spo.watch.page import Page, badge, chip, link_to
 from spo.watch.pages.runs import draw_progress
 from spo.watch.plots import add_hover, hide_figure, make_figure, set_log_scale, show_figure
 from spo.watch.tables import NUMBERS
-from spo.watch.words import leaves_bound, show_clock, show_number, show_steps
+from spo.watch.words import leaves_bound, show_number, show_progress
 
 BLUE, VERMILION, GREEN, ORANGE, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#8a94a0"
 WINDOWS = (1, 5, 20, 100)
@@ -241,10 +242,9 @@ class RunPage(Page):
             "ratio deviation": show_number(run.deviation),
             "largest so far": element("span", show_number(run.deviation_max), class_=kind),
             "steps/s": show_number(run.speed),
-            "time": show_clock(run.wall_time),
-            "time left": show_clock(run.seconds_left),
+            "time": clock_or_days(run.wall_time),
+            "time left": clock_or_days(run.seconds_left),
         }
-        total = f" of {show_steps(run.total_steps)}" if run.total_steps else ""
         plan = self.catalogue.plans.get(run.sweep)
         above = [badge(run.state), " ", chip(run.objective), f" seed {run.seed} "]
         above += [link_to("/compare", plan.title, sweep=run.sweep)] if plan else []
@@ -252,7 +252,7 @@ class RunPage(Page):
             element("h1", run.task),
             element("p", *above, class_="above"),
             element("p", element("code", run.name), class_="where"),
-            element("p", draw_progress(run.share), f" {show_steps(run.steps)}{total} steps", class_="bar"),
+            element("p", draw_progress(run.share), f" {show_progress(run)} steps", class_="bar"),
             element("dl", *(element("div", element("dt", k), element("dd", v)) for k, v in facts.items())),
         ]
         parts += [element("p", run.reason, class_="trouble")] if run.reason else []

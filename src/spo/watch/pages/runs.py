@@ -8,13 +8,13 @@ from urllib.parse import urlencode
 from bokeh.models import Select, TextInput, UIElement
 
 from spo.experiments.report.markup import Html, element, join
+from spo.runtime.formatting import clock_or_days
 from spo.watch.glance import STATES, Glance
 from spo.watch.page import Page, badge, chip, link_to
-from spo.watch.words import leaves_bound, list_differences, show_clock, show_number, show_steps
+from spo.watch.words import leaves_bound, list_differences, show_number, show_progress
 
-URGENCY = {state: place for place, state in enumerate(("running", "silent", "failed", "damaged", "starting"))}
 ORDERS: dict[str, Callable[[Glance], object]] = {
-    "newest": lambda glance: (URGENCY.get(glance.state, 9), -glance.written),
+    "newest": lambda glance: glance.urgency,
     "state": lambda glance: STATES.index(glance.state),
     "run": lambda glance: glance.name,
     "task": lambda glance: (glance.task, glance.objective, glance.name),
@@ -94,10 +94,11 @@ class RunsPage(Page):
 
     def _draw_sweep(self, key: str, glances: list[Glance]) -> Html:
         plan = self.catalogue.plans[key]
-        counts = Counter(glance.state for glance in glances if glance.sweep == key)
+        own = [glance for glance in glances if glance.sweep == key]
+        counts = Counter(glance.state for glance in own)
         waiting = max(0, plan.size - sum(counts.values()))
         parts = [f"{count} {state}" for state, count in counts.items()] + ([f"{waiting} waiting"] if waiting else [])
-        done = counts["finished"] / plan.size if plan.size else 0.0
+        done = min(1.0, sum(glance.share for glance in own) / plan.size) if plan.size else 0.0
         return element("li", link_to("/compare", plan.title, sweep=key), " ", draw_progress(done), " ",
                        element("small", ", ".join(parts)))  # fmt: skip
 
@@ -138,9 +139,9 @@ class RunsPage(Page):
             element("th", self._draw_name(glance, differences), scope="row"),
             element("td", glance.task, class_="task"),
             element("td", chip(glance.objective)),
-            element("td", draw_progress(glance.share), element("small", _progress(glance)), class_="progress-cell"),
+            element("td", draw_progress(glance.share), element("small", show_progress(glance))),
             element("td", show_number(glance.speed), class_="number"),
-            element("td", show_clock(glance.seconds_left), class_="number"),
+            element("td", clock_or_days(glance.seconds_left), class_="number"),
             element(
                 "td", draw_spark(glance.spark), " ", element("b", show_number(glance.last_return)), class_="number"
             ),
@@ -151,7 +152,7 @@ class RunsPage(Page):
         plan = self.catalogue.plans.get(glance.sweep)
         name = f"{plan.labels.get(glance.variant, glance.variant)}, seed {glance.seed}" if plan else glance.name
         lines = [link_to("/run", name, run=glance.key)]
-        words = (glance.name.partition("/runs/")[0] if plan else differences, "packed" if glance.is_packed else "")
+        words = (glance.sweep_folder if plan else differences, "packed" if glance.is_packed else "")
         small = [text for text in words if text]
         lines += [element("small", " · ".join(small))] if small else []
         lines += [element("small", glance.reason, class_="trouble")] if glance.reason else []
@@ -163,15 +164,11 @@ def link_to_many(path: str, words: str, query: list[tuple[str, str]]) -> Html:
     return element("a", words, href=f"{path}?{urlencode(query)}")
 
 
-def _progress(glance: Glance) -> str:
-    total = f" of {show_steps(glance.total_steps)}" if glance.total_steps else ""
-    return f"{show_steps(glance.steps)}{total}"
-
-
 def _deviation(glance: Glance) -> Html:
     """Write the largest mean deviation so far, marked where it is beyond the width, above the newest."""
     kind = "outside" if leaves_bound(glance) else None
-    newest = element("small", f"now {show_number(glance.deviation)}") if math.isfinite(glance.deviation) else ""
+    word = "mean" if glance.is_packed else "now" if glance.state == "running" else "last"
+    newest = element("small", f"{word} {show_number(glance.deviation)}") if math.isfinite(glance.deviation) else ""
     return join([element("b", show_number(glance.deviation_max), class_=kind), newest])
 
 

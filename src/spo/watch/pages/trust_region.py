@@ -5,10 +5,11 @@ from collections.abc import Iterable
 from bokeh.models import RadioButtonGroup, Range1d, Select, Slider, Toggle, UIElement
 
 from spo.errors import printable
+from spo.experiments.report.markup import element
 from spo.watch.clouds import FAN_LEGEND, LEGEND, Side
 from spo.watch.glance import Glance
 from spo.watch.page import Page
-from spo.watch.plots import set_log_scale
+from spo.watch.plots import set_log_scale, show_part
 from spo.watch.words import name_of
 
 BAR = "#3f8fc0"
@@ -17,7 +18,12 @@ MILLISECONDS = 250
 TICKS = (0.001, 0.01, 0.1, 0.2, 0.3, 0.5, 0.8, 1, 1.2, 1.5, 2, 3, 5, 10, 100, 1000)
 FEW_TICKS = (0.001, 0.01, 0.1, 0.3, 1, 3, 10, 100, 1000)
 """Ratios that are marked on axes by powers."""
-NOTHING_KEPT = "These runs have kept no ratios: runs keep some unless they are trained with --watch-ratios 0."
+EXPLANATION = (
+    "Each point is a sample of a batch: how much more likely the update has made its action (ratio), against how much"
+    " better than expected it was (advantage). In the band the ratio is within 1 ± ε. ",
+    element("b", "A ring has no gradient: nothing leads it back."),
+)
+NOTHING_KEPT = "No ratios are kept of these runs: those that are packed, or trained with --watch-ratios 0, have none."
 
 
 class TrustRegionPage(Page):
@@ -33,12 +39,28 @@ class TrustRegionPage(Page):
         self.frames: list[int] = []
         self.by_hand: set[str] = set()
         self._make_controls()
+        self.facts = self.make_div("facts")
+        self.set_text(
+            self.facts,
+            element("section", element("h1", self.title), element("p", *EXPLANATION, class_="bar"), class_="facts"),
+        )
         figures = [part for side in self.sides for part in (side.words, side.cloud, side.fan_plot)]
-        return [*self.choices, self.iteration, self.epoch, self.playing, self.by, self.live, self.scale, *figures]
+        return [
+            self.facts,
+            *self.choices,
+            self.iteration,
+            self.epoch,
+            self.playing,
+            self.by,
+            self.live,
+            self.scale,
+            *figures,
+        ]
 
     def describe(self) -> dict[str, object]:
         clouds = [
-            {"head": f"{side.name}-words", "parts": [f"{side.name}-cloud"], "lines": LEGEND} for side in self.sides
+            {"heads": [f"{side.name}-run", f"{side.name}-words"], "parts": [f"{side.name}-cloud"], "lines": LEGEND}
+            for side in self.sides
         ]
         fans = [{"parts": [f"{side.name}-fan"], "title": "Ratios in the last epoch", "lines": FAN_LEGEND}
                 for side in self.sides]  # fmt: skip
@@ -105,6 +127,9 @@ class TrustRegionPage(Page):
             self.frames = frames
             self._frame()
         self.show_notes([] if frames or not self.catalogue.glances else [NOTHING_KEPT])
+        for side in self.sides:
+            show_part(side.cloud, bool(frames))
+            show_part(side.fan_plot, bool(side.iterations))
         self._show()
 
     def _frame(self) -> None:
