@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import types
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,14 +21,16 @@ import pytest
 import spo
 from probes import Counting, EndlessReward, iterate, training
 from spo.cli.training import parse_train
+from spo.config.config import BACKENDS
 from spo.config.sources import make_config
-from spo.envs import shared_memory
+from spo.envs import Step, VecEnv, shared_memory
 from spo.envs.factory import choose_backend
 from spo.envs.make import EnvMaker
 from spo.envs.subproc import SubprocVecEnv
 from spo.envs.sync import SyncVecEnv
 from spo.envs.watchdog import WatchdogVecEnv
 from spo.errors import SpoError
+from spo.spaces import ObservationLayout
 from waiting import HELPERS, PATIENCE, is_alive, wait_for
 
 needs_envpool = pytest.mark.skipif(find_spec("envpool") is None, reason="needs the extra envpool")
@@ -408,6 +411,41 @@ def test_python_ends_though_nobody_closed_the_environments(backend):
         timeout=PATIENCE,
     )
     assert done.returncode == 0 and done.stdout == "done\n", done
+
+
+class Waiting(VecEnv):
+    """The least that a backend is: it counts its steps, and its episodes have no end."""
+
+    observation_space, action_space = gym.spaces.Box(-np.inf, np.inf, (1,)), gym.spaces.Discrete(2)
+
+    def __init__(self, count: int):
+        self.num_envs, self.layout = count, ObservationLayout(self.observation_space)
+
+    def reset(self) -> np.ndarray:
+        self.observation = np.zeros((self.num_envs, 1), np.float32)
+        return self.observation
+
+    def step(self, action: np.ndarray) -> Step:
+        self.steps += 1
+        self.observation, goes_on = self.observation + 1, np.zeros(self.num_envs, bool)
+        return Step(self.observation, np.ones(self.num_envs), goes_on, goes_on, None, [])
+
+
+def test_a_backend_is_a_module_and_its_name(monkeypatch):
+    """What it lacks has defaults: a watchdog, no masks, and a new episode wherever a run resumes."""
+    module = types.ModuleType("spo.envs.waiting")
+    module.make_envs = lambda config, maker, threads: Waiting(config.envs)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setitem(BACKENDS, "waiting", "waiting")
+    monkeypatch.setattr("spo.trainer.choose_backend", lambda config, threads: ("waiting", "as asked"))
+    run = training("CartPole-v1", envs=2, horizon=8, minibatches=1)
+    assert isinstance(run.envs, WatchdogVecEnv) and run.collector.mask is None and run.can_resume_here
+    assert [row["env_steps"] for row in iterate(run, 2)] == [16, 32]
+    state = run.collector.state()
+    run.envs.step(np.zeros(2, int))
+    assert set(run.collector.restore(state)) == {0, 1} and run.envs.steps == 16 and not run.envs.observation.any()
+    with pytest.raises(TypeError, match="abstract"):
+        type("Half", (VecEnv,), {"reset": Waiting.reset})()
 
 
 def test_a_set_up_that_fails_leaves_no_worker_behind():
