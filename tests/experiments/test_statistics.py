@@ -278,13 +278,17 @@ def test_the_mean_of_the_episodes_of_each_iteration():
 TRAINING = {"Ant": [[0.0, 5.0, 3.0], [-1.0, 9.0], []], "Hopper": [[2.0], [4.0]]}
 
 
+def all_bounds() -> dict[str, Bounds]:
+    return {task: training_bounds(task, runs) for task, runs in TRAINING.items()}
+
+
 def test_bounds_of_training():
-    assert training_bounds(TRAINING) == {"Ant": Bounds(-1.0, 9.0), "Hopper": Bounds(2.0, 4.0)}
-    assert training_bounds({"Ant": TRAINING["Ant"]}, "per-seed") == {"Ant": Bounds(-0.5, 7.0)}
+    assert all_bounds() == {"Ant": Bounds(-1.0, 9.0), "Hopper": Bounds(2.0, 4.0)}
+    assert training_bounds("Ant", TRAINING["Ant"], "per-seed") == Bounds(-0.5, 7.0)
 
 
 def test_normalised_scores():
-    scores = normalize({"Ant": np.array([-1.0, 4.0, 9.0]), "Hopper": [5.0]}, training_bounds(TRAINING))
+    scores = normalize({"Ant": np.array([-1.0, 4.0, 9.0]), "Hopper": [5.0]}, all_bounds())
     assert {task: runs.tolist() for task, runs in scores.items()} == {"Ant": [0.0, 0.5, 1.0], "Hopper": [1.5]}
 
 
@@ -294,13 +298,19 @@ def test_normalised_scores():
 @pytest.mark.parametrize(
     "refused, message",
     [
-        (lambda: training_bounds(TRAINING, "median"), "seeds 'median' is unknown; accepted: pooled, per-seed"),
-        (lambda: training_bounds(TRAINING, "per-seed"), "Hopper: PPO-Clip's returns range from 3.0 to 3.0"),
-        (lambda: training_bounds({"Ant": [[1.0, 1.0]]}), "Ant: PPO-Clip's returns range from 1.0 to 1.0"),
-        (lambda: training_bounds({"Ant": [[1.0, math.nan], [2.0]]}), "Ant: .* range from nan to nan"),
-        (lambda: training_bounds({"Ant": [[], []]}), "Ant: no finished run of PPO-Clip ended an episode"),
         (
-            lambda: normalize({"Walker": [1.0]}, training_bounds(TRAINING)),
+            lambda: training_bounds("Ant", TRAINING["Ant"], "median"),
+            "seeds 'median' is unknown; accepted: pooled, per-seed",
+        ),
+        (
+            lambda: training_bounds("Hopper", TRAINING["Hopper"], "per-seed"),
+            "Hopper: PPO-Clip's returns range from 3.0 to 3.0",
+        ),
+        (lambda: training_bounds("Ant", [[1.0, 1.0]]), "Ant: PPO-Clip's returns range from 1.0 to 1.0"),
+        (lambda: training_bounds("Ant", [[1.0, math.nan], [2.0]]), "Ant: .* range from nan to nan"),
+        (lambda: training_bounds("Ant", [[], []]), "Ant: no finished run of PPO-Clip ended an episode"),
+        (
+            lambda: normalize({"Walker": [1.0]}, all_bounds()),
             "Walker: there are no bounds; .*: Ant, Hopper",
         ),
         (lambda: interval(iqm, {}), "there are no scores"),

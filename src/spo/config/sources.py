@@ -29,7 +29,7 @@ def make_config(env: str | Config, preset: str | None = None, config: str | None
 
 def _change(config: Config, given: Mapping[str, Any]) -> Config:
     """Replace settings of a complete Config, into which no further source is read."""
-    given = coerce({name: value for name, value in _name_function(given).items() if not _is_unset(name, value)})
+    given = _coerce_given(given)
     for name in given.keys() & {"preset", "config", "paper"}:
         raise ConfigError(f"{name}={given[name]!r} is not accepted beside a Config: it must be given to make_config")
     return dataclasses.replace(config, **given)
@@ -37,7 +37,7 @@ def _change(config: Config, given: Mapping[str, Any]) -> Config:
 
 def merge_sources(given: Mapping[str, Any]) -> Config:
     """Merge all sources into a Config that is not checked yet; later ones win: preset, file, --paper, what is given."""
-    given = coerce({name: value for name, value in _name_function(given).items() if not _is_unset(name, value)})
+    given = _coerce_given(given)
     given = given | {"env": add_version(given["env"])}
     from_file = _read_config_file(given)
     preset = given.get("preset", from_file.get("preset", choose_preset(given["env"])))
@@ -47,8 +47,10 @@ def merge_sources(given: Mapping[str, Any]) -> Config:
     return config_from_dict(values | given)
 
 
-def _is_unset(name: str, value: object) -> bool:
-    return value is None and name in ("preset", "config")
+def _coerce_given(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert what was given, without a preset and a file that are None."""
+    unset = [name for name in ("preset", "config") if given.get(name) is None]
+    return coerce({name: value for name, value in _name_function(given).items() if name not in unset})
 
 
 def _name_function(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """What is run, of the paper or our own: suites as data, the TOML files in suites/."""
 
+import dataclasses
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
@@ -13,8 +15,6 @@ from spo.runtime.files import read_bounded
 
 if TYPE_CHECKING:
     from spo.config.config import Config
-import dataclasses
-import tomllib
 
 MOST_SEEDS = 10_000
 LARGEST_SUITE = 1_000_000

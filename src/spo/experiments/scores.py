@@ -63,7 +63,7 @@ def find_bounds(results: Results) -> tuple[dict[str, dict[str, Bounds]], list[st
     for task in results.plan.tasks:
         means = [run.history.iteration_means for run in results.finished_runs(task, results.plan.baseline)]
         try:
-            found[task] = {seeds: statistics.training_bounds({task: means}, seeds)[task] for seeds in EXTREMES}
+            found[task] = {seeds: statistics.training_bounds(task, means, seeds) for seeds in EXTREMES}
         except SpoError as refusal:
             remarks.append(str(refusal))
     return found, remarks

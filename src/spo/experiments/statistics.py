@@ -56,17 +56,14 @@ def iteration_means(episodes: Iterable[Mapping], batch_size: int) -> np.ndarray:
     return np.bincount(index, [row["return"] for row in rows]) / np.bincount(index)
 
 
-def training_bounds(training: Mapping[str, Sequence[Sequence[float]]], seeds: str = "pooled") -> dict[str, Bounds]:
-    """Bounds of each task from PPO-Clip's iteration means, one list per seed.
+def training_bounds(task: str, runs: Sequence[Sequence[float]], seeds: str = "pooled") -> Bounds:
+    """Bounds of a task from PPO-Clip's iteration means, one list per seed.
 
     `pooled` takes the lowest and highest of all seeds, `per-seed` each seed's own, averaged over the seeds.
     """
     if seeds not in EXTREMES:
         raise SpoError(f"seeds {seeds!r} is unknown; accepted: {', '.join(EXTREMES)}")
-    return {task: _bounds(task, [run for run in runs if len(run)], seeds) for task, runs in training.items()}
-
-
-def _bounds(task: str, runs: list[Sequence[float]], seeds: str) -> Bounds:
+    runs = [run for run in runs if len(run)]
     if not runs:
         raise SpoError(
             f"{task}: no finished run of PPO-Clip ended an episode in training; its returns are needed to normalise by"
