@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium as gym
 import numpy as np
@@ -17,6 +18,7 @@ import spo.runs.loggers
 from probes import ActionReward, EndlessReward, iterate, training
 from spo.errors import SpoError
 from spo.runs.directory import FORMER_NAMES, RunDirectory
+from spo.runs.profile import advice
 from spo.runs.summary import summarize
 from test_learning import SETTINGS
 
@@ -381,6 +383,14 @@ def test_a_profile_says_where_the_time_went(tmp_path, capsys):
     assert sum(shares.values()) == pytest.approx(100, abs=1) and list(shares.values()) == sorted(shares.values())[::-1]
     assert shares["stepping"] > 1 and shares["update"] > 1
     assert "what would help most: " in printed
+
+
+@pytest.mark.parametrize("steps, told", [(160, "fewer --epochs than 10"), (4000, "--compile on")])
+def test_a_profile_advises_to_compile_only_where_that_pays(steps, told):
+    stepper = SimpleNamespace(__call__=lambda: None)
+    update = SimpleNamespace(epochs=SimpleNamespace(step=stepper.__call__, stepper=stepper))
+    trainer = SimpleNamespace(config=SimpleNamespace(gradient_steps=steps, epochs=10), update=update)
+    assert advice("update", trainer).startswith(told)
 
 
 def test_a_profiled_run_is_the_same_run(run, tmp_path):

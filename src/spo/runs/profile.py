@@ -1,7 +1,7 @@
 """What `--profile` prints: where the time of a run went, and what would help most."""
 
 from spo.runtime.timing import UNNAMED
-from spo.trainer import Trainer
+from spo.trainer import COMPILE_FROM, Trainer
 
 
 def table(trainer: Trainer) -> str:
@@ -18,7 +18,8 @@ def advice(part: str, trainer: Trainer) -> str:
         return _faster_stepping(trainer)
     if part == "update":
         is_eager = trainer.update.epochs.step == trainer.update.epochs.stepper.__call__
-        return "--compile on" if is_eager else f"fewer --epochs than {config.epochs}, or smaller layers"
+        would_pay = is_eager and config.gradient_steps >= COMPILE_FROM
+        return "--compile on" if would_pay else f"fewer --epochs than {config.epochs}, or smaller layers"
     if part in ("acting", "normalising", UNNAMED):
         return f"more --envs than {config.envs}: their cost is per step, not per environment"
     if part == "logging":
