@@ -28,17 +28,22 @@ OnStep = Callable[[int, int], None]
 class EvaluationProgress:
     """A line on standard error that says how far an evaluation is: rewritten on a terminal, else every ten seconds."""
 
-    def __init__(self, episodes: int):
-        self.episodes, self.is_terminal = episodes, sys.stderr.isatty()
+    def __init__(self, episodes: int, max_steps: int | None = None):
+        self.episodes, self.max_steps, self.is_terminal = episodes, max_steps, sys.stderr.isatty()
         self.every = 0.5 if self.is_terminal else 10.0
         self.next = time.monotonic() + 2 * self.every  # a short evaluation says nothing
-        self.has_printed = False
+        self.has_printed, self.started, self.steps = False, 0.0, 0
 
     def __call__(self, episode: int, step: int) -> None:
-        if time.monotonic() < self.next:
+        self.steps += 1
+        if self.steps == 1:
+            self.started = time.monotonic()  # the first step also opens the renderer
+        if time.monotonic() < self.next or self.steps == 1:
             return
         self.next = time.monotonic() + self.every
-        text = f"episode {episode + 1} of {self.episodes}, step {step:,}"
+        limit = f" of at most {self.max_steps:,}" if self.max_steps else ""
+        speed = (self.steps - 1) / (time.monotonic() - self.started)
+        text = f"episode {episode + 1} of {self.episodes}, step {step:,}{limit}, {speed:,.3g} steps/s"
         start, end = ("\r\x1b[K", "") if self.is_terminal else ("", "\n")
         print(f"{start}{text}", end=end, file=sys.stderr, flush=True)
         self.has_printed = True
@@ -83,7 +88,7 @@ def evaluate_policy(
     frames: list[np.ndarray] = []
     policy.seed(seed)
     try:
-        record = (lambda: frames.append(env.render())) if video else lambda: None
+        record = (lambda: frames.append(_draw(env))) if video else lambda: None
         played = []
         for episode in range(episodes):
             first = derive_seed(seed, "evaluation", episode)
@@ -121,6 +126,14 @@ def play(
         on_step(length)
     on_frame()
     return total, length
+
+
+def _draw(env: gym.Env) -> np.ndarray:
+    """The environment's picture of itself, or a refusal before hours are played for nothing."""
+    frame = env.render()
+    if not isinstance(frame, np.ndarray):
+        raise SpoError(f"--video cannot be recorded: render() of the environment returned a {type(frame).__name__}")
+    return frame
 
 
 def _make_rendered(make_env: MakeEnv) -> gym.Env:

@@ -1,4 +1,4 @@
-"""spo eval --render: a window where there is a screen, and elsewhere a sentence."""
+"""What `spo eval` shows: a window where there is a screen, a film, and how far it is."""
 
 import gymnasium as gym
 import pytest
@@ -45,6 +45,45 @@ class Blind(Probe):
 
     def __init__(self, render_mode=None):
         self.observation_space, self.action_space = gym.spaces.Box(0, 1, (1,)), gym.spaces.Discrete(2)
+
+
+class Dark(Blind):
+    """Takes no render mode, as many environments of one's own."""
+
+    def __init__(self):
+        super().__init__()
+
+
+def make_silent(render_mode):
+    """An environment that takes a render mode and returns no picture."""
+    env = gym.make("CartPole-v1", render_mode=render_mode)
+    env.render = lambda: None
+    return env
+
+
+@pytest.mark.parametrize("env, told", [(make_silent, "returned a NoneType"), (Dark, "must take render_mode")])
+def test_what_cannot_be_filmed_is_named_before_an_episode_is_played(run, env, told, tmp_path):
+    steps = []
+    with pytest.raises(spo.SpoError, match=f"^--video cannot be recorded: .*{told}"):
+        spo.evaluate(run, env, episodes=1, video=str(tmp_path / "film.mp4"), on_step=lambda *at: steps.append(at))
+    with pytest.raises(spo.ConfigError, match="must end in .mp4"):
+        spo.evaluate(run, episodes=1, video=str(tmp_path / "film.gif"), on_step=lambda *at: steps.append(at))
+    assert steps == []
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_long_evaluation_says_how_far_it_is_and_how_fast(is_terminal, monkeypatch, capsys):
+    now = [100.0]
+    monkeypatch.setattr(evaluation.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
+    progress = evaluation.EvaluationProgress(3, max_steps=1000)
+    for step in range(1, 12):
+        now[0] += 2.5
+        progress(1, step)
+    progress.close()
+    shown = capsys.readouterr().err
+    assert "episode 2 of 3, step 8 of at most 1,000, 0.4 steps/s" in shown
+    assert shown.endswith("\r\x1b[K") == is_terminal and shown.count("episode") == (10 if is_terminal else 1)
 
 
 def test_what_draws_nothing_is_named(run, monkeypatch):

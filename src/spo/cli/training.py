@@ -156,7 +156,7 @@ def evaluate(given: EvalArguments) -> None:
     from spo.runs.evaluate import evaluate
 
     options = {name: value for name, value in vars(given).items() if name != "stochastic"}
-    with closing(EvaluationProgress(given.episodes)) as progress:
+    with closing(EvaluationProgress(given.episodes, given.max_steps)) as progress:
         result = evaluate(**options, deterministic=not given.stochastic, on_step=progress)
     kind = "stochastic" if given.stochastic else "deterministic"
     played = f"{given.episodes} {kind} episode{'s' if given.episodes > 1 else ''}"
