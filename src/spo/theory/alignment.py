@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spo.theory.findings import CLOSE, ROUNDING, Finding, at_least, at_most
 from spo.theory.improvement import Case
 from spo.theory.mdp import Array
 
@@ -71,33 +70,13 @@ def largest_jump(f_slope: Callable[[Array], Array], ratios: Array) -> float:
     return float(np.abs(at_right - at_left).max())
 
 
-def family_aligned(source: str, name: str, slope: Slopes, cases: list[Case], random: np.random.Generator) -> Finding:
+def family_faults(slope: Slopes, cases: list[Case], random: np.random.Generator) -> list[float]:
     """For each case's ε, one advantage of random sign and size, and one power."""
     draws = [(random.choice([-1, 1]) * 10 ** random.uniform(-1, 1), random.uniform(*POWERS)) for _ in cases]
-    faults = [slope_misalignment(slope, a, case.epsilon, power).largest for (a, power), case in zip(draws, cases)]
-    claim = f"{name} is ε-aligned, for powers p from {POWERS[0]:g} to {POWERS[1]:g}"
-    return at_most(ROUNDING, source, claim, "largest fault", faults)
+    return [slope_misalignment(slope, a, case.epsilon, power).largest for (a, power), case in zip(draws, cases)]
 
 
 def alignments(f: Values, cases: list[Case], random: np.random.Generator) -> list[Misalignment]:
     """For each case's ε, one advantage of random sign and size."""
     advantages = [random.choice([-1, 1]) * 10 ** random.uniform(-1, 1) for _ in cases]
     return [misalignment(f, advantage, case.epsilon) for advantage, case in zip(advantages, cases)]
-
-
-def aligned(source: str, name: str, f: Values, cases: list[Case], random: np.random.Generator) -> Finding:
-    faults = (found.largest for found in alignments(f, cases, random))
-    claim = f"{name} is ε-aligned"
-    return at_most(ROUNDING, source, claim, "largest fault", faults)
-
-
-def not_aligned(source: str, name: str, f: Values, cases: list[Case], random: np.random.Generator) -> Finding:
-    jumps = (found.jump for found in alignments(f, cases, random))
-    claim = f"{name} is not ε-aligned: its slope jumps"
-    return at_least(1 - ROUNDING, source, claim, "least jump in |A|", jumps)
-
-
-def misplaced(source: str, name: str, f: Values, cases: list[Case], random: np.random.Generator) -> Finding:
-    shortfalls = (found.shortfall for found in alignments(f, cases, random))
-    claim = f"{name} is not ε-aligned: it is highest elsewhere"
-    return at_least(CLOSE, source, claim, "least shortfall at 1 ± ε in |A|", shortfalls)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from spo.theory import regions
-from spo.theory.alignment import Slopes, Values, aligned, family_aligned, misplaced, not_aligned
+from spo.theory.alignment import POWERS, Misalignment, Slopes, Values, alignments, family_faults
 from spo.theory.bounds import kl
 from spo.theory.findings import CLOSE, ROUNDING, Finding, at_least, at_most
 from spo.theory.improvement import Case, deviation_error, difference_error, lead, lower_bound, random_case, tightness
@@ -22,11 +22,7 @@ def all_findings(
         *check_bounds(cases),
         *check_divergences(cases, random),
         *check_regions(cases, random),
-        aligned("Thm 5.2", "f_spo", objectives["spo"], cases, random),
-        aligned("§5.1", "f_simple", objectives["simple"], cases, random),
-        not_aligned("§5.1", "f_ppo", objectives["ppo-clip"], cases, random),
-        family_aligned("ours", "f_power", power_slope, cases, random),
-        misplaced("ours", "f_drpo with δ = ε and π(a|s) = ½", objectives["drpo"], cases, random),
+        *check_alignment(cases, random, objectives, power_slope),
     ]
 
 
@@ -74,4 +70,25 @@ def check_regions(cases: list[Case], random: np.random.Generator) -> list[Findin
         at_least(-ROUNDING, "Prop. 4.2", "Ω_KL ⊂ Ω_TV for δ_TV = √(δ_KL/2)", LEFT, inside),
         at_least(ROUNDING, "Prop. 4.2", "Ω_KL ≠ Ω_TV", EXCESS, outside),
         at_least(-ROUNDING, "Thm 4.3", highest, "least lead", map(lead, cases)),
+    ]
+
+
+def check_alignment(
+    cases: list[Case], random: np.random.Generator, objectives: dict[str, Values], power_slope: Slopes
+) -> list[Finding]:
+    """Section 5: which objectives are ε-aligned, and why others are not."""
+
+    def found(name: str) -> list[Misalignment]:
+        return alignments(objectives[name], cases, random)
+
+    fault, powers = "largest fault", f"for powers p from {POWERS[0]:g} to {POWERS[1]:g}"
+    drpo = "f_drpo with δ = ε and π(a|s) = ½ is not ε-aligned: it is highest elsewhere"
+    jumps, shortfalls = "least jump in |A|", "least shortfall at 1 ± ε in |A|"
+    ppo, power = "f_ppo is not ε-aligned: its slope jumps", f"f_power is ε-aligned, {powers}"
+    return [
+        at_most(ROUNDING, "Thm 5.2", "f_spo is ε-aligned", fault, [one.largest for one in found("spo")]),
+        at_most(ROUNDING, "§5.1", "f_simple is ε-aligned", fault, [one.largest for one in found("simple")]),
+        at_least(1 - ROUNDING, "§5.1", ppo, jumps, [one.jump for one in found("ppo-clip")]),
+        at_most(ROUNDING, "ours", power, fault, family_faults(power_slope, cases, random)),
+        at_least(CLOSE, "ours", drpo, shortfalls, [one.shortfall for one in found("drpo")]),
     ]
