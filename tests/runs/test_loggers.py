@@ -121,6 +121,15 @@ def test_the_live_line_shows_what_matters_in_80_columns():
         assert words in line[:80]
 
 
+def test_an_evaluation_that_was_asked_for_is_within_80_columns_too():
+    logger = ProgressLogger(10_000_000)
+    logger.returns.append(-345.678)
+    logger.rewind([ROW | {"eval_return_mean": -234.567}, ROW], [])
+    line = logger._line(ROW | {"env_steps": 1_024_000, "wall_time": 105.0})
+    for words in ("return -345.7", "evaluation -234.6", "ratio deviation 0.0456", "left"):
+        assert words in line[:80]
+
+
 def test_the_live_line_leaves_out_what_does_not_fit_whole():
     logger, row = ProgressLogger(10_000_000), ROW | {"env_steps": 1_024_000, "wall_time": 105.0, "epsilon": 0.2}
     whole = logger._line(row)

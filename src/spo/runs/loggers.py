@@ -152,6 +152,8 @@ class ProgressLogger(Logger):
 
     def rewind(self, rows: list[Row], episodes: list[Row]) -> None:
         self.returns.extend(episode["return"] for episode in episodes)
+        for row in rows:
+            self.evaluation = row.get("eval_return_mean", self.evaluation)
 
     def close(self) -> None:
         if self.live:
@@ -162,13 +164,13 @@ class ProgressLogger(Logger):
         steps, speed = row["env_steps"], row["env_steps"] / row["wall_time"]
         parts = [
             f"return {sum(self.returns) / len(self.returns):.1f}" if self.returns else "return –",
+            *([] if self.evaluation is None else [f"evaluation {self.evaluation:.1f}"]),
             f"ratio deviation {row['ratio_deviation']:.3g}",
             f"{clock((self.total_steps - steps) / speed)} left",
             f"{steps:,} of {self.total_steps:,} steps",
             f"{speed:,.0f} steps/s",
             f"KL {row['kl']:.2g}",
         ]
-        parts += [f"evaluation {self.evaluation:.1f}"] if self.evaluation is not None else []
         parts += [f"ε {row['epsilon']:.3g}"] if "epsilon" in row else []
         parts += [f"{row['env_restarts']} restarts"] if row.get("env_restarts") else []
         while width and len(parts) > 1 and len(" · ".join(parts)) > width:
