@@ -247,7 +247,7 @@ def test_a_queue_of_calls_keeps_its_order(done, tmp_path, monkeypatch, capsys):
     def train(cells, executor, on_look):
         calls.append(cells)
         for cell in cells:
-            shutil.copytree(Sweep.open(done).run(cell).path, executor.sweep.run(cell).path)
+            shutil.copytree(Sweep.open(done).run(cell).path, executor.folder(cell))
 
     monkeypatch.setattr("spo.experiments.run_sweep.execute", train)
     Sweep.begin(path, tiny())  # a call that named everything and was stopped
