@@ -4,15 +4,16 @@ import numpy as np
 from bokeh.models import BoxAnnotation, ColumnDataSource, Range1d, Span
 from bokeh.plotting import figure
 
+from spo.experiments.figures.style import ORANGE, VERMILION
 from spo.experiments.report.markup import Html, element, join
 from spo.watch.fans import NAMES, Fan, share_of
 from spo.watch.glance import Glance
 from spo.watch.page import Page, badge, chip, link_to
-from spo.watch.plots import add_hover, make_figure
+from spo.watch.plots import GREY, add_hover, make_figure
 from spo.watch.samples import RatioSample, SampleReader
 from spo.watch.words import show_number
 
-INSIDE, OUTSIDE, ALONE, GREY = "#2b8cc8", "#D55E00", "#E69F00", "#8a94a0"
+INSIDE, OUTSIDE, ALONE = "#2b8cc8", VERMILION, ORANGE
 USUAL_EPSILON = 0.2
 """The width that is drawn where an objective has none, as metrics take it."""
 LEGEND = [

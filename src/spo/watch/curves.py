@@ -58,9 +58,8 @@ def reduce_history(history: History) -> Curve:
             places[name], values[name] = _bin(row_steps, history.metrics.column(name), edges, name.endswith("_max"))
     times = history.metrics.column("wall_time")
     known = np.isfinite(times) & np.isfinite(row_steps)
-    return Curve(
-        places, values, row_steps[known][:: max(1, len(times) // POINTS)], times[known][:: max(1, len(times) // POINTS)]
-    )
+    every = max(1, len(times) // POINTS)
+    return Curve(places, values, row_steps[known][::every], times[known][::every])
 
 
 def _bin(

@@ -5,6 +5,7 @@ import json
 import os
 import stat
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 LARGEST_JSON = 2**18
@@ -31,6 +32,16 @@ class Place:
 
     def below(self, *names: str) -> "Place":
         return Place(self.root, (*self.parts, *names))
+
+    def list_names(self, most: int) -> list[str]:
+        """List so many of the names in it; none where it is not there, or a link."""
+        try:
+            if self.path.is_symlink():
+                return []
+            with os.scandir(self.path) as entries:
+                return [entry.name for entry in islice(entries, most)]
+        except (OSError, ValueError):
+            return []
 
     def signature(self, name: str) -> tuple[int, int, int] | None:
         """Tell one version of a file from the next without opening it; None where there is no plain file."""

@@ -26,6 +26,8 @@ from bokeh.models import (
 from bokeh.plotting import figure
 
 HEIGHT = 240
+GREY = "#8a94a0"
+"""For what carries no name; it is seen on light and dark pages alike."""
 FONT = "12px"
 
 

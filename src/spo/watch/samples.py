@@ -1,9 +1,7 @@
 """The ratios that a run kept: of some samples of an iteration, in each of its epochs."""
 
-import os
 from collections import OrderedDict
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 from safetensors import SafetensorError
@@ -64,16 +62,9 @@ class SampleReader:
 
 
 def _list_files(place: Place, folder: str) -> list[int]:
-    path = place.path / folder
-    try:
-        if path.is_symlink():
-            return []
-        with os.scandir(path) as entries:
-            names = [entry.name.partition(".") for entry in islice(entries, MOST_FILES)]
-    except (OSError, ValueError):
-        return []
-    return [int(stem) for stem, _, end in names if end == "safetensors" and stem.isascii() and stem.isdecimal()
-            and len(stem) < 12]  # fmt: skip
+    names = (name.partition(".") for name in place.below(folder).list_names(MOST_FILES))
+    stems = (stem for stem, _, end in names if end == "safetensors" and len(stem) < 12)
+    return [int(stem) for stem in stems if stem.isascii() and stem.isdecimal()]
 
 
 def read_sample(place: Place, iteration: int) -> RatioSample:

@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import dataclass
-from itertools import islice
 
 from tornado.web import RequestHandler
 
@@ -31,13 +30,7 @@ def find_videos(place: Place) -> list[Video]:
 
 
 def _list_videos(place: Place) -> list[Video]:
-    try:
-        if place.path.is_symlink():
-            return []
-        with os.scandir(place.path) as entries:
-            names = [entry.name for entry in islice(entries, MOST_ENTRIES) if entry.name.endswith(".mp4")]
-    except OSError:
-        return []
+    names = [name for name in place.list_names(MOST_ENTRIES) if name.endswith(".mp4")]
     signatures = {name: place.signature(name) for name in names}
     return [Video(place, name, own[2] / 1e9, own[1]) for name, own in signatures.items() if own]
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 
-from spo.experiments.figures.style import style_of
+from spo.experiments.figures.style import BLACK, style_of
 from spo.watch.glance import Glance
 
 MOST_DIFFERENCES = 6
@@ -58,7 +58,9 @@ def leaves_bound(glance: Glance) -> bool:
 
 
 def colour_of(objective: str) -> str:
-    return style_of(objective).colour
+    """Give an objective's colour; black would be lost on a dark page."""
+    colour = style_of(objective).colour
+    return "#7f5fc7" if colour == BLACK else colour
 
 
 def name_of(objective: str) -> str:

@@ -1,21 +1,20 @@
 """Several runs, or the variants of a sweep, over their seeds."""
 
 from dataclasses import dataclass
-from itertools import cycle
 
 import numpy as np
 from bokeh.models import Column, ColumnDataSource, InlineStyleSheet, RadioButtonGroup, Select, UIElement
 from bokeh.plotting import figure
 
+from spo.experiments.figures.style import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
 from spo.experiments.report.markup import Html, element, join
 from spo.watch.curves import METRICS, RETURN, Curve, CurveKeeper, combine, interval_of
 from spo.watch.glance import Glance
 from spo.watch.page import Page, link_to
-from spo.watch.plots import add_hover, make_figure, set_log_scale, show_part
+from spo.watch.plots import GREY, add_hover, make_figure, set_log_scale, show_part
 from spo.watch.words import colour_of, list_differences, show_number
 
-GREY = "#8a94a0"
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", GREY, "#7f5fc7")
+PALETTE = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, GREY)
 DASHES = ("solid", "dashed", "dotted", "dotdash")
 MOST_RUNS, MOST_TASKS, MOST_GROUPS = 400, 24, 24
 GRID = """:host {
@@ -196,16 +195,11 @@ class TaskPlots:
 def _choose_looks(groups: list[Group]) -> dict[str, tuple[str, str]]:
     """Give every kind of run its objective's colour, and those that share one lines of different patterns."""
     looks: dict[str, tuple[str, str]] = {}
-    spare = cycle([(colour, dash) for dash in DASHES for colour in PALETTE])
     for group in groups:
-        if group.label in looks or len(looks) >= MOST_GROUPS:
-            continue
-        own = [(colour_of(group.runs[0].objective), dash) for dash in DASHES]
-        free = [look for look in own if look not in looks.values()]
-        look = free[0] if free else next(spare)
-        while look in looks.values():
-            look = next(spare)
-        looks[group.label] = look
+        if group.label not in looks and len(looks) < MOST_GROUPS:
+            colours = (colour_of(group.runs[0].objective), *PALETTE)
+            free = ((colour, dash) for colour in colours for dash in DASHES)
+            looks[group.label] = next(look for look in free if look not in looks.values())
     return looks
 
 

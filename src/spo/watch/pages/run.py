@@ -6,17 +6,17 @@ import numpy as np
 from bokeh.models import ColumnDataSource, DataRange1d, RadioButtonGroup, UIElement
 from bokeh.plotting import figure
 
+from spo.experiments.figures.style import BLUE, GREEN, ORANGE, PURPLE, VERMILION
 from spo.experiments.report.markup import Html, element, join
 from spo.runtime.formatting import clock_or_days
 from spo.watch.glance import Glance
 from spo.watch.history import History
 from spo.watch.page import Page, badge, chip, link_to
 from spo.watch.pages.runs import draw_progress
-from spo.watch.plots import add_hover, hide_figure, make_figure, set_log_scale, show_figure
+from spo.watch.plots import GREY, add_hover, hide_figure, make_figure, set_log_scale, show_figure
 from spo.watch.tables import NUMBERS
 from spo.watch.words import leaves_bound, show_number, show_progress
 
-BLUE, VERMILION, GREEN, ORANGE, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#8a94a0"
 WINDOWS = (1, 5, 20, 100)
 """Iterations that a curve is averaged over."""
 
