@@ -133,10 +133,13 @@ def measure_cost(folder: Path, env: str, iterations: int, options: dict) -> None
     import spo
 
     clocks: list[tuple[float, float]] = []
+    counted: list[float] = []
     spent = count_time()
 
     def note(training: object, row: dict) -> bool:
         clocks.append((time.perf_counter(), time.process_time()))
+        counted.append(sum(spent))
+        spent.clear()
         return len(clocks) < iterations
 
     options = {"watch_ratios": 2, "threads": 1, "compile": "on", "quiet": True, **options}
@@ -147,9 +150,12 @@ def measure_cost(folder: Path, env: str, iterations: int, options: dict) -> None
         print(f"cost in {name} time, {env}, {len(times) // 2 - 1} pairs: an iteration that keeps ratios takes", end="")
         print(f" {ratio:.4f} of one that keeps none, 95 % interval {low:.4f} to {high:.4f}", end="")
         print(f"; {1000 * np.median(times):.1f} ms; load {os.getloadavg()[0]:.1f}", flush=True)
-    kept = len(clocks) // 2
-    print(f"counted call by call: {1000 * sum(spent) / kept:.2f} ms of an iteration that keeps some, ", end="")
-    print(f"{100 * sum(spent) / kept / np.median(took[:, 1]):.2f} % of its processor time")
+    kept = 1000 * np.array(counted[1 + SETTLING :: 2])
+    print(
+        f"counted call by call: median {np.median(kept):.2f} ms, mean {kept.mean():.2f} ms of an iteration that keeps",
+        end="",
+    )
+    print(f" some, {100 * np.median(kept) / np.median(1000 * took[:, 1]):.2f} % of its processor time")
 
 
 def ratio_of_neighbours(times: np.ndarray, resamples: int = 4000) -> tuple[float, float, float]:

@@ -128,7 +128,6 @@ class TrustRegionPage(Page):
             self._frame()
         self.show_notes([] if frames or not self.catalogue.glances else [NOTHING_KEPT])
         for side in self.sides:
-            show_part(side.cloud, bool(frames))
             show_part(side.fan_plot, bool(side.iterations))
         self._show()
 
