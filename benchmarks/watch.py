@@ -131,6 +131,7 @@ def count_time() -> list[float]:
 def measure_cost(folder: Path, env: str, iterations: int, options: dict) -> None:
     """What keeping ratios takes of a run: every other iteration keeps some, and neighbours are compared."""
     import spo
+    from spo.config.sources import make_config
 
     clocks: list[tuple[float, float]] = []
     counted: list[float] = []
@@ -144,11 +145,14 @@ def measure_cost(folder: Path, env: str, iterations: int, options: dict) -> None
 
     options = {"watch_ratios": 2, "threads": 1, "compile": "on", "quiet": True, **options}
     spo.train(env, steps="100M", out=str(folder / "run"), callback=note, **options)
+    every = make_config(env, **options | {"watch_ratios": None}).watch_every
     took = np.diff(clocks, axis=0)[SETTLING:]  # from the callback before, so the first is of an even iteration
     for name, times in zip(("wall", "processor"), took.T):
         ratio, low, high = ratio_of_neighbours(times)
         print(f"cost in {name} time, {env}, {len(times) // 2 - 1} pairs: an iteration that keeps ratios takes", end="")
         print(f" {ratio:.4f} of one that keeps none, 95 % interval {low:.4f} to {high:.4f}", end="")
+        print(f", so {100 * (ratio - 1) / every:+.2f} % of a run ({100 * (low - 1) / every:+.2f} to", end="")
+        print(f" {100 * (high - 1) / every:+.2f}), where every {every}. keeps some", end="")
         print(f"; {1000 * np.median(times):.1f} ms; load {os.getloadavg()[0]:.1f}", flush=True)
     kept = 1000 * np.array(counted[1 + SETTLING :: 2])
     print(
