@@ -3,6 +3,7 @@
 import json
 import os
 import sqlite3
+import sys
 import threading
 import types
 from importlib.util import find_spec
@@ -82,6 +83,33 @@ def test_a_resumed_run_goes_on_in_the_same_tracked_run_with_no_point_twice(track
     assert [point[0] for point in points if point != "finished"] == [128, 256, 384, 512]
 
 
+class Remembering(Memory):
+    """Knows by itself how far it came, as MLflow does."""
+
+    def __init__(self, run):
+        super().__init__(run)
+        self.last_step = max((point[0] for point in self.points if point != "finished"), default=0)
+
+
+def test_a_point_that_was_sent_but_not_kept_before_a_kill_is_not_sent_again(tracked, tmp_path):
+    kind = tracked(Remembering)
+    (tmp_path / "run").mkdir()
+    kind.runs["old"] = [(128, {})]
+    (tmp_path / "run/trackers.json").write_text('{"wandb": {"id": "old", "env_steps": 0}}')
+    logger = TrackerLogger("wandb", RunDirectory(tmp_path / "run"), {})
+    logger.rewind([{"env_steps": 128}, {"env_steps": 256}], [])
+    logger.close()
+    assert [point[0] for point in kind.runs["old"][:-1]] == [128, 256] and len(kind.runs) == 1
+
+
+def test_a_run_that_is_killed_before_its_first_point_keeps_its_tracked_run(tracked, tmp_path):
+    kind = tracked(Memory)
+    (tmp_path / "run").mkdir()
+    for _ in range(2):
+        TrackerLogger("wandb", RunDirectory(tmp_path / "run"), {}).close()
+    assert list(kind.runs) == ["id-0"]
+
+
 @pytest.mark.parametrize("kind", [Broken, Hanging])
 def test_a_tracker_that_fails_or_hangs_costs_one_warning(kind, tracked, tmp_path, capsys, monkeypatch):
     tracked(kind)
@@ -116,15 +144,37 @@ def test_what_is_missing_is_named_before_anything_runs(monkeypatch, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_wandb_without_credentials_is_refused_unless_it_is_offline(monkeypatch):
+def put_wandb(monkeypatch, login) -> None:
     fake = types.ModuleType("wandb")
-    fake.api = types.SimpleNamespace(api_key=None)
-    monkeypatch.setitem(__import__("sys").modules, "wandb", fake)
+    fake.login, fake.api = login, types.SimpleNamespace(api_key=None)
+    monkeypatch.setitem(sys.modules, "wandb", fake)
     monkeypatch.delenv("WANDB_MODE", raising=False)
-    with pytest.raises(spo.ConfigError, match="--track wandb has no credentials"):
+
+
+def refuse(prompt: bool, verify: bool) -> bool:
+    raise ValueError("API key must have 40+ characters, has 5")
+
+
+@pytest.mark.parametrize(
+    ("login", "words"),
+    [
+        (lambda prompt, verify: prompt or verify, "has no credentials: run wandb login, or set WANDB_MODE=offline"),
+        (lambda key=None: pytest.fail("it would ask"), "has no credentials: run wandb login"),
+        (refuse, r"has no credentials \(API key must have 40\+ characters, has 5\): run wandb login"),
+    ],
+    ids=["none", "an earlier release", "a wrong one"],
+)
+def test_wandb_without_credentials_is_refused_unless_it_is_offline(login, words, monkeypatch):
+    put_wandb(monkeypatch, login)
+    with pytest.raises(spo.ConfigError, match=f"^--track wandb {words}"):
         check_trackers(("wandb",))
     monkeypatch.setenv("WANDB_MODE", "offline")
     check_trackers(("wandb", "tensorboard"))
+
+
+def test_wandb_with_credentials_is_accepted(monkeypatch):
+    put_wandb(monkeypatch, lambda prompt, verify: not prompt and not verify)
+    check_trackers(("wandb",))
 
 
 def test_a_run_of_a_sweep_is_in_its_group(tmp_path):

@@ -5,6 +5,7 @@ carry the tags that the TensorBoard files have. How far it came is kept in track
 those of the run that stopped, so what was sent once is not sent again.
 """
 
+import logging
 import os
 import queue
 import sys
@@ -41,7 +42,10 @@ class TrackedRun:
 
 
 class Tracker(Protocol):
-    """A run in an experiment tracker; `id` finds it again when the run is resumed."""
+    """A run in an experiment tracker; `id` finds it again when the run is resumed.
+
+    One that knows by itself how far it came says so by `last_step`.
+    """
 
     id: str
 
@@ -74,8 +78,11 @@ class MlflowTracker:
         from mlflow import MlflowClient
         from mlflow.entities import Metric, Param
 
+        logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)  # it tells that it makes its tables
         self.client, self.metric = MlflowClient(), Metric
         self.id = run.known_id or self._create(run, Param)
+        points = self.client.get_metric_history(self.id, "charts/SPS") if run.known_id else []
+        self.last_step = max((point.step for point in points), default=0)
 
     def _create(self, run: TrackedRun, param: type) -> str:
         project = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
@@ -155,9 +162,12 @@ class TrackerLogger(Logger):
     def _work(self) -> None:
         try:
             tracker = TRACKERS[self.name](self.run)
+            known = max(self.sent, getattr(tracker, "last_step", 0))  # of a run that was killed before it was kept
+            self._remember(tracker.id, known)
             while (row := self.rows.get()) is not None and not self.has_failed:
-                tracker.log(tag_row(row), int(row["env_steps"]))
-                self._remember(tracker.id, int(row["env_steps"]))
+                if (step := int(row["env_steps"])) > known:
+                    tracker.log(tag_row(row), step)
+                    self._remember(tracker.id, step)
             tracker.finish()
         except BaseException as error:  # whatever a tracker throws, training goes on without it
             self._give_up(f"{type(error).__name__}: {error}")
@@ -192,13 +202,21 @@ def check_trackers(names: tuple[str, ...]) -> None:
     for name in names:
         if name in TRACKERS and name not in sys.modules and find_spec(name) is None:
             raise ConfigError(f"--track {name} needs: pip install 'simple-policy-optimization[{name}]'")
-    if "wandb" in names and not _has_wandb_credentials():
-        raise ConfigError("--track wandb has no credentials: run wandb login, or set WANDB_MODE=offline")
+    if "wandb" in names:
+        _check_wandb_credentials()
 
 
-def _has_wandb_credentials() -> bool:
+def _check_wandb_credentials() -> None:
     if os.environ.get("WANDB_MODE") in ("offline", "disabled", "dryrun"):
-        return True
+        return
     import wandb
 
-    return bool(wandb.api.api_key)
+    has_any, why = False, ""
+    try:
+        has_any = bool(wandb.login(prompt=False, verify=False))
+    except TypeError:  # an earlier release, whose login always asks
+        has_any = bool(wandb.api.api_key)
+    except Exception as error:  # of its own kinds, which its releases call differently
+        why = f" ({printable(str(error))})"
+    if not has_any:
+        raise ConfigError(f"--track wandb has no credentials{why}: run wandb login, or set WANDB_MODE=offline")
