@@ -14,11 +14,11 @@ LEFT_OUT = {
     "--ray-address": "it needs the cluster that it names; tests/experiments starts one",
     "pip ": "it installs into the environment that runs the tests",
     "make ": "it is how the tests are called, or takes minutes by itself",
-    "uv ": "it needs the host; tests/integrations runs it where it is installed",
+    "uv ": "it needs the simulator",
     "./isaaclab.sh": "it needs the simulator",
     "python -m spo.integrations.zoo": "it needs the host; tests/integrations runs it where it is installed",
-    "python -m verl": "it needs the host; tests/integrations runs it where it is installed",
-    "python benchmarks/": "it takes minutes to hours; tests/test_benchmarks.py calls its parts",
+    "python -m verl": "it needs the host and a GPU; tests/integrations calls its loss where it is installed",
+    "python benchmarks/": "it takes minutes to hours; tests/test_benchmarks.py starts each script for its help",
 }
 """What stands in a line that is not carried out, and why not."""
 QUICK = ("train", "resume", "eval", "doctor", "objectives", "export", "completion")
