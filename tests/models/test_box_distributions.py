@@ -144,7 +144,9 @@ def test_bounds_that_are_not_there_cannot_be_mapped_to(space, name, scale, told)
 
 
 def test_a_distribution_that_does_not_fit_is_refused():
-    with pytest.raises(ConfigError, match="--distribution beta does not fit .*: it must be categorical"):
+    with pytest.raises(
+        ConfigError, match="--distribution beta does not fit .*: it must be auto, which is categorical there"
+    ):
         distribution_for(gym.spaces.Discrete(3), "beta")
     with pytest.raises(ConfigError, match="an action mask is not accepted by Gaussian"):
         distribution_for(BOX).mask(np.zeros(6), np.ones(6, bool))

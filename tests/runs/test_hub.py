@@ -153,6 +153,10 @@ def test_refusals(run, server, tmp_path, monkeypatch):
             spo.load(name)
     with pytest.raises(SpoError, match="'cart-pole' is not accepted: it must be user/name"):
         cli.dispatch(["push", str(run), "cart-pole"])
+    with pytest.raises(
+        SpoError, match="^hf://a/b is a policy on the Hub, not a run directory: spo.load and spo export"
+    ):
+        cli.dispatch(["eval", "hf://a/b"])
     with pytest.raises(SpoError, match="is not a run directory"):
         cli.dispatch(["push", str(tmp_path), "someone/cart-pole"])
     monkeypatch.setattr(hub, "ENDPOINT", "http://127.0.0.1:9")

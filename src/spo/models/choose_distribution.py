@@ -43,7 +43,8 @@ def resolve_distribution(space: gym.Space, name: str) -> str:
     """Return the name of the distribution that is meant, if it fits the space."""
     fitting = names_for(space)
     if name not in ("auto", *fitting):
-        raise ConfigError(f"--distribution {name} does not fit action space {space}: it must be {' or '.join(fitting)}")
+        accepted = f"it must be auto, which is {fitting[0]} there"  # a setting names those of a Box alone
+        raise ConfigError(f"--distribution {name} does not fit action space {space}: {accepted}")
     return fitting[0] if name == "auto" else name
 
 

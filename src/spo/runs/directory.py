@@ -70,6 +70,8 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> "RunDirectory":
+        if str(path).startswith("hf:"):
+            raise ConfigError(f"{path} is a policy on the Hub, not a run directory: spo.load and spo export take it")
         run = cls(path)
         if not os.path.isfile(run.config):
             lack = "it has no config.json" if os.path.exists(run.path) else "there is nothing of that name"
