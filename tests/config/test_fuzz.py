@@ -126,7 +126,7 @@ def shell(tmp_path, monkeypatch, finished):
     monkeypatch.setattr("spo.runs.start.carry_out", lambda config, make_env: make_env().close())
     monkeypatch.setattr("spo.runs.resume.Trainer", reach)
     monkeypatch.setattr("spo.runs.evaluate.evaluate_policy", lambda policy, make_env, *_: (make_env().close(), reach()))
-    monkeypatch.setattr("spo.experiments.run_sweep.Local", reach)
+    monkeypatch.setattr("spo.experiments.run_sweep.run_here", reach)
     monkeypatch.setattr(
         "spo.experiments.figure_data.objective_curves.objective_curves",
         lambda: types.SimpleNamespace(curves={"spo": {}}),
