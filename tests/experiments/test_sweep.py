@@ -281,6 +281,16 @@ def test_a_run_with_other_settings_is_named(copy):
         check_settings(sweep)
 
 
+def test_a_sweep_goes_on_whatever_its_runs_kept_for_watching(copy):
+    sweep = Sweep.open(copy)
+    run = sweep.run(Cell("CartPole-v1", "spo", 1))
+    record = json.loads(run.config.read_text())
+    record["settings"]["watch_ratios"] = 1
+    run.config.write_text(json.dumps(record))
+    check_settings(sweep)
+    assert record["settings"]["watch_ratios"] != sweep.plan.config(Cell("CartPole-v1", "spo", 1)).watch_ratios
+
+
 def test_mixed_versions_are_seen(copy):
     sweep = Sweep.open(copy)
     run = sweep.run(Cell("CartPole-v1", "spo", 1))

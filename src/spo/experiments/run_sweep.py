@@ -20,6 +20,9 @@ from spo.experiments.sweep import Sweep
 from spo.runtime import signals
 from spo.runtime.formatting import fold
 
+CHANGE_NO_RESULT = {"out", "quiet", "config", "threads", "watch_ratios"}
+"""Settings in which a run may differ from its plan: what is kept for `spo watch` changes no bit of a policy or row."""
+
 
 def bench(
     plan: Plan,
@@ -87,7 +90,7 @@ def check_settings(sweep: Sweep) -> None:
 
 
 def _check_run(path: Path, found: dict, planned: dict) -> None:
-    for name in set(found) & set(planned) - {"out", "quiet", "config", "threads"}:
+    for name in set(found) & set(planned) - CHANGE_NO_RESULT:
         wanted = list(planned[name]) if isinstance(planned[name], tuple) else planned[name]
         if found[name] != wanted:
             raise SpoError(f"{path} was made with {name} {found[name]}, the plan says {wanted}; name another directory")
