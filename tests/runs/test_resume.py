@@ -278,6 +278,15 @@ def test_a_run_that_its_callback_ended_goes_on(tmp_path):
     assert remains(tmp_path / "run") == expected
 
 
+def test_a_run_that_is_given_its_own_length_stays_exact(tmp_path, capsys):
+    expected = whole(tmp_path)
+    stopped(tmp_path / "run", "CartPole-v1", {}, after=3)
+    spo.resume(tmp_path / "run", steps=256, quiet=True)
+    assert remains(tmp_path / "run") == expected and "changed" not in capsys.readouterr().err
+    run = RunDirectory(tmp_path / "run")
+    assert run.read_status()["exact"] and "lengthened" not in run.read_config()
+
+
 def test_a_run_without_a_checkpoint_starts_again(tmp_path):
     expected = whole(tmp_path, checkpoint_every=0)
     stopped(tmp_path / "run", "CartPole-v1", {"checkpoint_every": 0}, after=3)

@@ -161,7 +161,8 @@ def _resume_config(
     changes = _list_changes(record)
     if steps is not None:
         settings["steps"] = coerce({"steps": steps})["steps"]
-        changes.append(f"its length was changed from {record.settings['steps']:,} to {settings['steps']:,} steps")
+        if settings["steps"] != (before := record.settings["steps"]):
+            changes.append(f"its length was changed from {before:,} to {settings['steps']:,} steps")
     path = {"backend": resolved.backend, "threads": resolved.threads, "rebuild_every": resolved.rebuild_every}
     if resolved.update:
         path["compile"] = "on" if resolved.update == "compiled" else "off"
