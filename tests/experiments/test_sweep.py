@@ -309,13 +309,14 @@ def driver_of(path: Path, plan: str = "tiny()", executor: str = "local") -> subp
     return subprocess.Popen([sys.executable, "-c", program], env=environment, **pipes)
 
 
-def test_kills_of_workers_and_driver_lose_and_double_nothing(done, tmp_path, capsys):
-    """Eight runs, five random kills: the aggregate is a clean sweep's, byte for byte."""
+def test_kills_of_workers_and_driver_lose_and_double_nothing(done, tmp_path, amount, capsys):
+    """Eight runs, random kills of both kinds: the aggregate is a clean sweep's, byte for byte."""
     seed = 3
     draw = random.Random(seed)
+    victims = ["worker"] * amount(1, 3) + ["driver"] * amount(1, 2)
     path = tmp_path / "sweep"
     driver, kills = driver_of(path), []
-    for victim in draw.sample(["worker", "worker", "worker", "driver", "driver"], 5):
+    for victim in draw.sample(victims, len(victims)):
         rows = _bytes_of_rows(path)
         wait_for(lambda rows=rows, driver=driver: _bytes_of_rows(path) > rows or driver.poll() is not None)
         time.sleep(draw.uniform(0, 0.5))

@@ -30,8 +30,8 @@ LAYERS = fields.Range(
 ENCODER = fields.Range(
     f"one of {', '.join(ENCODER_NAMES)}, or package.module:Class", lambda name: name in ENCODER_NAMES or ":" in name
 )
-WATCHED_STEPS = 4096
-"""Environment steps in which ratios are kept once: two iterations of the paper's MuJoCo settings."""
+WATCHED_STEPS = 8192
+"""Environment steps in which ratios are kept once: four iterations of the paper's MuJoCo settings."""
 
 
 def make_objective_field(name: str) -> tuple[str, object, None]:
@@ -197,7 +197,7 @@ class Records:
     record_ratios: Annotated[fields.Numbers, fields.ITERATIONS] = ()
     """Iterations of which every sample's ratio is kept after each epoch, in ratios/ITERATION.safetensors."""
     watch_ratios: Annotated[fields.OptionalCount, fields.COUNT_OR_ZERO] = None
-    """Keeps ratios of some samples every so many iterations for `spo watch` (0: never; unset: once in 4,096 steps)."""
+    """Keeps ratios of some samples every so many iterations for `spo watch` (0: never; unset: once in 8,192 steps)."""
     tensorboard: bool = False
     """Also writes TensorBoard files into the run directory."""
     track: Annotated[tuple[Literal["wandb", "mlflow", "trackio", "tensorboard"], ...], fields.SHOWN_IF_SET] = ()
