@@ -327,17 +327,6 @@ def test_a_few_samples_all_reach_their_bound():
     assert data == one_batch.one_batch_curves(names=("spo", "simple"), seeds=1, steps=150, samples=32)
 
 
-def test_the_number_of_threads_is_given_back():
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        with one_batch.one_thread():
-            assert torch.get_num_threads() == 1
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
-
-
 def test_figure_7(tmp_path, monkeypatch):
     curves = one_batch.BatchCurves(surrogate=[[0.0, 1.0], [0.0, 3.0]], ratio_deviation=[[0.0, 0.1], [0.0, 0.2]])
     data = one_batch.OneBatch(0.25, {"spo": curves, "simple": curves})

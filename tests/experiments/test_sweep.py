@@ -271,33 +271,33 @@ def test_a_directory_remembers_in_the_suites_order(tmp_path):
     assert plan.note == "reduced: 1 of 5 seeds, 2 of 6 tasks"
 
 
+def edit_record(sweep: Sweep, part: str, **values) -> Cell:
+    """Changes what the first run of SPO recorded of itself."""
+    cell = Cell("CartPole-v1", "spo", 1)
+    record = json.loads(sweep.run(cell).config.read_text())
+    record[part] |= values
+    sweep.run(cell).config.write_text(json.dumps(record))
+    return cell
+
+
 def test_a_run_with_other_settings_is_named(copy):
     sweep = Sweep.open(copy)
-    run = sweep.run(Cell("CartPole-v1", "spo", 1))
-    record = json.loads(run.config.read_text())
-    record["settings"]["learning_rate"] = 0.5
-    run.config.write_text(json.dumps(record))
+    edit_record(sweep, "settings", learning_rate=0.5)
     with pytest.raises(SpoError, match="was made with learning_rate 0.5, the plan says 0.001"):
         check_settings(sweep)
 
 
 def test_a_sweep_goes_on_whatever_its_runs_kept_for_watching(copy):
     sweep = Sweep.open(copy)
-    run = sweep.run(Cell("CartPole-v1", "spo", 1))
-    record = json.loads(run.config.read_text())
-    record["settings"]["watch_ratios"] = 1
-    run.config.write_text(json.dumps(record))
+    cell = edit_record(sweep, "settings", watch_ratios=1)
     check_settings(sweep)
-    assert record["settings"]["watch_ratios"] != sweep.plan.config(Cell("CartPole-v1", "spo", 1)).watch_ratios
+    assert sweep.plan.config(cell).watch_ratios != 1
 
 
 def test_mixed_versions_are_seen(copy):
     sweep = Sweep.open(copy)
-    run = sweep.run(Cell("CartPole-v1", "spo", 1))
-    record = json.loads(run.config.read_text())
-    record["versions"]["torch"] = "1.0"
-    run.config.write_text(json.dumps(record))
-    assert Results(sweep).versions()["torch"]["1.0"] == [Cell("CartPole-v1", "spo", 1)]
+    cell = edit_record(sweep, "versions", torch="1.0")
+    assert Results(sweep).versions()["torch"]["1.0"] == [cell]
 
 
 def driver_of(path: Path, plan: str = "tiny()", executor: str = "local") -> subprocess.Popen:

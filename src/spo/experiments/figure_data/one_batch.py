@@ -5,8 +5,6 @@ it as it was at first, and every step of Adam sees the whole batch. Ratios that 
 show what matters, that a step for one sample moves the others too.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,6 +20,7 @@ from spo.models.distributions import Gaussian
 from spo.models.networks import ActorCritic, FlatParameters
 from spo.objectives import OBJECTIVES, Objective
 from spo.runtime.seeding import derive_seed, generator
+from spo.runtime.torch_tuning import use_one_thread
 from spo.spaces import ObservationLayout
 
 NAMES = ("ppo-clip", "spo", "simple")
@@ -53,22 +52,11 @@ def one_batch_curves(
 ) -> OneBatch:
     """For each objective and seed mean(r·A) and mean|r − 1| after 0, 1, … steps, on the same batch."""
     curves = {}
-    with one_thread():
+    with use_one_thread():  # matrices so small are ten times slower with more, beside other work
         for name in names:
             runs = [optimize(OBJECTIVES[name], Problem.draw(seed, samples), steps) for seed in range(1, seeds + 1)]
             curves[name] = BatchCurves(**{key: [[row[key] for row in rows] for rows in runs] for key in runs[0][0]})
     return OneBatch(EPSILON, curves)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Matrices so small are slower with more threads: ten times, where they share their cores with other work."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 @dataclass(frozen=True)
