@@ -3,19 +3,22 @@ PYTHON ?= python3
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-long test-processors test-integrations test-trackers scan-integrations bench-guard same-numbers lint types docs wheel relocate-mutations clean
+.PHONY: demo test test-long test-processors test-hosts test-integrations test-trackers scan-integrations bench-guard same-numbers lint types docs wheel relocate-mutations clean
 
 demo: $(VENV)/.runs
 	$(VENV)/bin/spo compare Humanoid-v4 --objectives ppo-clip spo spo-adaptive --paper --steps 100k --hidden 256 256 128 128 64 64
 
 test: $(VENV)/.tests lint types
-	$(VENV)/bin/python -m pytest -n 2 --dist worksteal
+	$(VENV)/bin/python -m pytest -n 3 --dist worksteal
 
 test-long: $(VENV)/.tests
 	$(VENV)/bin/python -m pytest -n 2 --dist worksteal --long
 
 test-processors: $(VENV)/.tests
 	$(VENV)/bin/python tests/processors.py -n 2 --dist worksteal
+
+test-hosts: $(VENV)/.tests
+	$(VENV)/bin/python -m pytest -n 2 --dist loadfile tests/integrations
 
 test-integrations: $(VENV)/.tests
 	$(VENV)/bin/python benchmarks/integrations.py test $(HOSTS)

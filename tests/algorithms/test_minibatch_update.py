@@ -115,12 +115,9 @@ def sb3_batch(buffer, policy, is_discrete: bool) -> Batch:
     )
 
 
-PATHS = {
-    "spo-adaptive": "discrete", "ppo-penalty": "continuous", "rpo-reflective": "continuous", "espo": "discrete",
-    "trpo": "continuous",
-}  # fmt: skip
-"""Objectives whose updates are compiled from unlike parts: feedback, a divergence with it, the next sample, an end, and
-the critic alone. A compilation takes 14 s of a processor."""
+PATHS = {"ppo-penalty": "continuous", "espo": "discrete"}
+"""Objectives whose updates are compiled from unlike parts: a divergence with feedback, and an end. A compilation takes
+14 s of a processor."""
 OTHERS = [(objective, space) for objective, space in PAIRS if PATHS.get(objective) != space]
 
 
@@ -542,6 +539,7 @@ def test_the_compiler_knows_our_settings_and_its_tanh_stays_one():
     assert 0 < error.abs().max() < 2.5e-7
 
 
+@pytest.mark.long
 def test_more_networks_can_be_compiled_in_one_process_than_torch_compiles_of_one_code_object():
     """It gives up after eight; here after one, to be sooner there."""
 

@@ -236,7 +236,7 @@ def mutated(draw: random.Random, line: list[str]) -> list[str]:
 
 
 def test_command_lines(shell, amount, capsys):
-    draw, refused, count = random.Random(SEED), 0, amount(250, 3000)
+    draw, refused, count = random.Random(SEED), 0, amount(120, 3000)
     for number in range(count):
         line = valid(draw)
         for _ in range(draw.choice([0, 1, 1, 1, 2, 4])):
@@ -311,7 +311,7 @@ def names(message: str, value: str) -> bool:
 
 def test_a_wrong_flag_is_named_with_its_value(shell, amount):
     pairs = [(name, value) for name, values in BAD.items() for value in values]
-    for name, value in random.Random(SEED).sample(pairs, amount(120, len(pairs))):
+    for name, value in random.Random(SEED).sample(pairs, amount(70, len(pairs))):
         message = answer(cli.dispatch, ["train", "CartPole-v1", flag(name), value])
         assert message and is_sentence(message), (name, value, message)
         assert flag(name) in message and names(message, value), (name, value, message)

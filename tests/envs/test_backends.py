@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import spo
+from lengths import mostly_long
 from probes import Counting, EndlessReward, iterate, training
 from spo.cli.training import parse_train
 from spo.config.config import BACKENDS
@@ -382,7 +383,7 @@ def test_numbers_of_another_type_than_the_space_says_are_kept():
     assert steps[0].dtype == steps[1].dtype == np.float64 and np.array_equal(*steps)
 
 
-@pytest.mark.parametrize("backend", ["process", "shared"])
+@pytest.mark.parametrize("backend", mostly_long(["process", "shared"], "shared"))
 def test_a_plain_script_can_train_with_workers(backend, tmp_path):
     """One that does not ask whether it is the main module: a worker must not run it again."""
     settings = f"backend='{backend}', threads={min(2, os.cpu_count())}, envs=2, horizon=16, steps=64, minibatches=1"
@@ -394,7 +395,7 @@ def test_a_plain_script_can_train_with_workers(backend, tmp_path):
     assert done.returncode == 0 and done.stdout == "trained\n", done
 
 
-@pytest.mark.parametrize("backend", ["process", "shared"])
+@pytest.mark.parametrize("backend", mostly_long(["process", "shared"], "process"))
 def test_python_ends_though_nobody_closed_the_environments(backend):
     code = f"""
         from probes import training

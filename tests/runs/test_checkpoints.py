@@ -228,12 +228,12 @@ def test_arrays_and_values_come_back_as_they_went(tmp_path):
         assert joined[name].dtype == tree[name].dtype and (joined[name] == tree[name]).all()
 
 
-def test_a_full_disk_is_survived_at_every_write(tmp_path):
+def test_a_full_disk_is_survived_at_every_write(tmp_path, amount):
     """Whatever write fails, the run says so, the checkpoint before stays good, and with space again it goes on."""
     start_or_resume(tmp_path / "whole", "CartPole-v1", {"steps": 32 * 3})
     expected, number, code = remains(tmp_path / "whole"), 0, 2
     while code == 2:
-        number += 1
+        number += amount(2, 1)
         out = tmp_path / f"run-{number}"
         process = child(out, "CartPole-v1", {"steps": 32 * 3}, DiskFullAt(number))
         process.join()

@@ -5,6 +5,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from importlib import metadata
 from typing import Any, get_type_hints
 
@@ -110,13 +111,15 @@ class RunRecord:
 
 
 def versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    found = {package: version for package in PACKAGES if (version := find_version(package))}
+    return {"python": platform.python_version()} | found
+
+
+@cache  # reading what is installed takes a process that starts many runs 5 ms a package
+def find_version(package: str) -> str | None:
+    with suppress(metadata.PackageNotFoundError):
+        return metadata.version(package)
+    return None
 
 
 def machine() -> dict[str, str | int]:
