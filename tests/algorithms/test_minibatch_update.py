@@ -11,8 +11,6 @@ import pytest
 import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import DummyVecEnv
-from torch._inductor import list_options
-from torch._inductor.cpu_vec_isa import pick_vec_isa
 
 from probes import ActionReward, Counting, Spaces, accepts_box, iterate, training
 from spo.algorithms.adam import AdamState, adam_step, kl_adaptive_learning_rate
@@ -115,9 +113,8 @@ def sb3_batch(buffer, policy, is_discrete: bool) -> Batch:
     )
 
 
-PATHS = {"ppo-penalty": "continuous", "espo": "discrete"}
-"""Objectives whose updates are compiled from unlike parts: a divergence with feedback, and an end. A compilation takes
-14 s of a processor."""
+PATHS = {"ppo-penalty": "continuous"}
+"""The objective with the most parts: ratio, divergence, feedback. A compilation takes 14 s of a processor."""
 OTHERS = [(objective, space) for objective, space in PAIRS if PATHS.get(objective) != space]
 
 
@@ -522,6 +519,8 @@ def test_what_another_processor_left_in_torchs_cache_is_not_taken(tmp_path):
 
 
 def test_a_compilation_is_of_this_processors_width(monkeypatch):
+    from torch._inductor.cpu_vec_isa import pick_vec_isa
+
     given = {}
     monkeypatch.setattr(torch, "compile", lambda method, **keywords: given.update(keywords["options"]))
     compile_method(AdamState.like(torch.zeros(1)).corrections, torch.device("cpu"))
@@ -529,6 +528,8 @@ def test_a_compilation_is_of_this_processors_width(monkeypatch):
 
 
 def test_the_compiler_knows_our_settings_and_its_tanh_stays_one():
+    from torch._inductor import list_options  # takes seconds, which collecting tests need not
+
     class Tanh:
         def __call__(self, x):
             return x.tanh()

@@ -3,12 +3,10 @@
 import json
 import multiprocessing
 import os
-import signal
 import socket
 import subprocess
 import sys
 import textwrap
-import time
 import types
 from functools import partial
 from importlib.util import find_spec
@@ -19,6 +17,7 @@ import numpy as np
 import pytest
 
 import spo
+from faulty import Elsewhere, Misbehaving
 from lengths import mostly_long
 from probes import Counting, EndlessReward, iterate, training
 from spo.cli.training import parse_train
@@ -241,34 +240,13 @@ def test_envpool_says_what_it_does_not_have():
         training(EndlessReward, backend="envpool")
 
 
-class Misbehaving(Counting):
-    """Does something at its fifth step."""
-
-    def __init__(self, deed: str):
-        super().__init__()
-        self.deed, self.steps = deed, 0
-
-    def step(self, action):
-        self.steps += 1
-        if self.steps == 5:
-            if self.deed == "raise":
-                raise RuntimeError("gearbox broke")
-            if self.deed == "exit":
-                os._exit(7)
-            if self.deed == "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
-            if self.deed == "hang":
-                time.sleep(3600)
-        return super().step(action)
-
-
 def children() -> set[str]:
     """Workers that are alive, as Python knows them: ps cuts their commands off where the interpreter's path is long."""
     return {process.name for process in multiprocessing.active_children()}
 
 
 DEEDS = {
-    "raise": r"raised RuntimeError: gearbox broke .its step 5. .line \d+ of .*test_backends.py, in step.",
+    "raise": r"raised RuntimeError: gearbox broke .its step 5. .line \d+ of .*faulty.py, in step.",
     "exit": r"ended its worker process with code 7 .its step 5",
     "kill": r"ended its worker process with code -9 .its step 5",
     "hang": r"did not answer within 2 s .its step 5",
@@ -286,16 +264,6 @@ def test_a_worker_that_misbehaves_is_named_and_nothing_is_left_behind(deed):
     with pytest.raises(SpoError, match="environment 0 " + DEEDS[deed]):
         envs.step(np.zeros(2, int))
     assert children() <= before
-
-
-class Elsewhere:
-    """Makes environments that misbehave in every process but this one."""
-
-    def __init__(self, deed: str):
-        self.deed, self.home = deed, os.getpid()
-
-    def __call__(self):
-        return Counting() if os.getpid() == self.home else Misbehaving(self.deed)
 
 
 def helped(deed: str) -> shared_memory.SharedMemoryVecEnv:
@@ -482,7 +450,7 @@ def test_a_hanging_environment_in_this_process_is_named_by_the_watchdog(tmp_path
         """
         import sys, spo
         from functools import partial
-        from test_backends import Misbehaving
+        from faulty import Misbehaving
         hanging = partial(Misbehaving, "hang")
         spo.train(hanging, preset="classic", steps=5000, env_timeout=2.0, quiet=True, out=sys.argv[1])
         """,

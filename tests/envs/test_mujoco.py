@@ -38,8 +38,9 @@ def actions(envs: SyncVecEnv, steps: int = STEPS) -> np.ndarray:
     return np.clip(drawn, space.low, space.high).astype(np.float32)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize(
+    "version, threads", [(4, 2), (5, 1), *(pytest.param(*pair, marks=pytest.mark.long) for pair in ((4, 1), (5, 2)))]
+)
 @pytest.mark.parametrize("name", TASKS)
 def test_a_task_stepped_together_gives_the_bits_of_gymnasium(name, version, threads):
     env = f"{name}-v{version}"

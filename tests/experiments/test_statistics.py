@@ -4,12 +4,13 @@ import math
 import subprocess
 import sys
 from dataclasses import astuple
+from importlib import import_module
+from types import ModuleType
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rliable import library, metrics
 
 from spo.errors import SpoError
 from spo.experiments.statistics import (
@@ -31,12 +32,6 @@ from spo.experiments.statistics import (
     training_bounds,
 )
 
-RLIABLE = {
-    "median": metrics.aggregate_median,
-    "iqm": metrics.aggregate_iqm,
-    "mean": metrics.aggregate_mean,
-    "optimality_gap": metrics.aggregate_optimality_gap,
-}
 THRESHOLDS = np.linspace(-1.5, 2.5, 9)
 counts = st.integers(1, 13)
 numbers = st.integers(0, 10**6)
@@ -46,6 +41,11 @@ def draw(seed: int, runs: int, tasks: int) -> np.ndarray:
     """(runs, tasks), rliable's shape. One decimal, so that ties occur; the tasks differ in height and spread."""
     generator = np.random.default_rng(seed)
     return (generator.normal(size=(runs, tasks)) * np.linspace(0.3, 1, tasks) + np.linspace(0, 1, tasks)).round(1)
+
+
+def rliable(part: str) -> ModuleType:
+    """Import a part of it where it is used: it takes seconds, which collecting tests need not."""
+    return import_module(f"rliable.{part}")
 
 
 def by_task(array: np.ndarray) -> dict[str, np.ndarray]:
@@ -65,7 +65,9 @@ def ragged(seed: int, tasks: int = 4) -> dict[str, np.ndarray]:
 def test_aggregates_equal_those_of_rliable(seed, runs, tasks):
     array = draw(seed, runs, tasks)
     for name, statistic in AGGREGATES.items():
-        assert statistic(by_task(array)) == pytest.approx(RLIABLE[name](array), abs=1e-12), name
+        assert statistic(by_task(array)) == pytest.approx(
+            getattr(rliable("metrics"), f"aggregate_{name}")(array), abs=1e-12
+        ), name
 
 
 @given(numbers, counts, counts, st.integers(1, 4))
@@ -73,21 +75,21 @@ def test_aggregates_equal_those_of_rliable(seed, runs, tasks):
 def test_the_probability_of_improvement_equals_that_of_rliable(seed, runs, other_runs, tasks):
     one, other = draw(seed, runs, tasks), draw(seed + 1, other_runs, tasks)
     ours = probability_of_improvement(by_task(one), by_task(other))
-    assert ours == pytest.approx(metrics.probability_of_improvement(one, other), abs=1e-12)
+    assert ours == pytest.approx(rliable("metrics").probability_of_improvement(one, other), abs=1e-12)
 
 
 @given(numbers, counts, counts)
 def test_the_profile_equals_that_of_rliable(seed, runs, tasks):
     array = draw(seed, runs, tasks)
     np.testing.assert_allclose(
-        share_above(by_task(array), THRESHOLDS), library.score_distributions(array, THRESHOLDS), atol=1e-12
+        share_above(by_task(array), THRESHOLDS), rliable("library").score_distributions(array, THRESHOLDS), atol=1e-12
     )
 
 
 def rliable_interval(data, function, resamples: int) -> np.ndarray:
     """Lower ends, upper ends. rliable draws from NumPy's global generator, whatever `random_state` says."""
     np.random.seed(1)
-    _, intervals = library.get_interval_estimates(
+    _, intervals = rliable("library").get_interval_estimates(
         {"scores": data}, lambda *scores: np.atleast_1d(function(*scores)), reps=resamples
     )
     return intervals["scores"]
@@ -108,21 +110,21 @@ def end_error(ours, resamples: int) -> np.ndarray:
 def test_intervals_agree_with_rliable(name):
     array = draw(3, 10, 6)
     ours = interval(AGGREGATES[name], by_task(array))
-    (low,), (high,) = rliable_interval(array, RLIABLE[name], 3000)
+    (low,), (high,) = rliable_interval(array, getattr(rliable("metrics"), f"aggregate_{name}"), 3000)
     assert (ours.low, ours.high) == pytest.approx((low, high), abs=end_error(ours, 3000))
 
 
 def test_the_interval_of_improvement_agrees_with_rliable():
     one, other = draw(4, 8, 3), draw(5, 12, 3)
     ours = interval(probability_of_improvement, by_task(one), by_task(other))
-    (low,), (high,) = rliable_interval((one, other), metrics.probability_of_improvement, 1000)
+    (low,), (high,) = rliable_interval((one, other), rliable("metrics").probability_of_improvement, 1000)
     assert (ours.low, ours.high) == pytest.approx((low, high), abs=end_error(ours, 1000))
 
 
 def test_the_band_of_the_profile_agrees_with_rliable():
     array = draw(6, 10, 6)
     ours = profile(by_task(array), THRESHOLDS, resamples=RESAMPLES)
-    low, high = rliable_interval(array, lambda scores: library.score_distributions(scores, THRESHOLDS), 2000)
+    low, high = rliable_interval(array, lambda scores: rliable("library").score_distributions(scores, THRESHOLDS), 2000)
     step = 1 / array.size  # shares are multiples of it, and so are the ends: chance may move one by a whole step
     assert (np.abs(ours.low - low) <= end_error(ours, 2000) + step).all()
     assert (np.abs(ours.high - high) <= end_error(ours, 2000) + step).all()
@@ -133,7 +135,7 @@ def test_the_band_of_a_curve_agrees_with_rliable():
     ours = curve(iqm, by_task(array), resamples=RESAMPLES)
 
     def iqms(scores):
-        return np.array([metrics.aggregate_iqm(scores[..., point]) for point in range(3)])
+        return np.array([rliable("metrics").aggregate_iqm(scores[..., point]) for point in range(3)])
 
     np.testing.assert_allclose(ours.value, iqms(array), atol=1e-12)
     low, high = rliable_interval(array, iqms, 2000)

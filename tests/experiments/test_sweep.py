@@ -25,7 +25,6 @@ from spo.experiments.plan import Cell, Plan, path_component, read_suite, restric
 from spo.experiments.results import Entry, Results
 from spo.experiments.run_sweep import bench, check_settings, find_remaining
 from spo.experiments.sweep import Sweep
-from spo.experiments.worker import run_cell
 from spo.runs.record import RunRecord
 from spo.runtime.formatting import BARS
 from waiting import HELPERS, PATIENCE, children, wait_for
@@ -155,6 +154,8 @@ def test_a_dry_run_prints_the_plan_and_runs_nothing(tmp_path, capsys):
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     """A sweep without any accident; all in this process, which has imported torch already."""
+    from spo.experiments.worker import run_cell  # with torch, which the drivers below need not
+
     path = tmp_path_factory.mktemp("sweeps") / "clean"
     for cell in Sweep.begin(path, tiny()).plan.cells():
         run_cell(path, cell)

@@ -23,10 +23,10 @@ SHORT = {
 }  # fmt: skip
 """Eight iterations in about a tenth of a second."""
 
-# The warm process imports this module, and all of torch with it, once; it finds it only through the environment.
+# The warm process imports these, and all of torch with them, once; it finds them only through the environment.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
 _warm = multiprocessing.get_context("forkserver")
-_warm.set_forkserver_preload(["crash"])
+_warm.set_forkserver_preload(["crash", "faulty", "spo.runs.start", "gymnasium.envs.classic_control"])
 
 
 def work(out: Path, env, settings: dict, harm: Callable[[], None] | None = None) -> None:

@@ -2,16 +2,15 @@
 
 import os
 import random
-import time
 from functools import partial
 
-import gymnasium as gym
 import numpy as np
 import pytest
 
 import spo
 import spo.trainer
 from crash import SHORT, child, remains, start_or_resume
+from faulty import Faulty
 from probes import Probe, training
 from spo.errors import SpoError
 from spo.runs import checkpoint
@@ -262,51 +261,6 @@ def test_a_log_ratio_of_a_hundred_is_learned_from(objective, monkeypatch):
     assert all(np.isfinite(value) for value in row.values())
 
 
-class Faulty(Probe):
-    """Misbehaves in the third step of its life."""
-
-    lives = 0
-
-    def __init__(self, deed: str):
-        super().__init__(gym.spaces.Box(-1.0, 1.0, (1,), np.float32))
-        self.deed, self.time = deed, 0
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        return self.see(0.0), {}
-
-    def step(self, action):
-        self.time += 1
-        observation, reward = self.see(0.0), 1.0
-        if self.time == 3:
-            observation, reward = getattr(self, self.deed)() or (observation, reward)
-        return observation, reward, False, False, {}
-
-    def raises(self):
-        raise RuntimeError("no more")
-
-    def exits(self):
-        raise SystemExit(3)
-
-    def is_killed(self):
-        os.kill(os.getpid(), 9)
-
-    def hangs(self):
-        time.sleep(3600)
-
-    def sees_nan(self):
-        return self.see(np.nan), 1.0
-
-    def is_paid_infinity(self):
-        return self.see(0.0), np.inf
-
-    def sees_another_shape(self):
-        return np.zeros(2, np.float32), 1.0
-
-    def sees_another_type(self):
-        return np.array(["text"]), 1.0
-
-
 FAULTS = {
     "raises": "environment 0 raised RuntimeError: no more",
     "exits": "environment 0 raised SystemExit: 3",
@@ -317,16 +271,6 @@ FAULTS = {
     "sees_another_shape": "environment 0 returned an observation of shape (2,), its space says (1,)",
     "sees_another_type": "environment 0 returned an observation of type",
 }
-
-
-class Maker:
-    """Makes one faulty environment and otherwise good ones; can be sent to another process."""
-
-    def __init__(self, deed: str):
-        self.deed, self.__qualname__, self.__module__ = deed, "Maker", __name__
-
-    def __call__(self):
-        return Faulty(self.deed)
 
 
 @pytest.mark.parametrize("backend", ["gymnasium", "process"])
@@ -342,7 +286,7 @@ def test_a_faulty_environment_is_named_and_nothing_is_left_behind(deed, backend,
         "steps": 400,
         "threads": 1,
     }
-    process = child(tmp_path / "run", Maker(deed), settings)
+    process = child(tmp_path / "run", partial(Faulty, deed), settings)
     wait_for(lambda: (tmp_path / "run" / "config.json").exists() or not process.is_alive())
     workers = children(process.pid)
     code = end_of(process)
@@ -359,7 +303,11 @@ def test_a_faulty_environment_is_named_and_nothing_is_left_behind(deed, backend,
 
 @pytest.mark.parametrize(
     "env, backend, threads",
-    [("CartPole-v1", "process", 1), (Maker("hangs"), "process", 1), ("CartPole-v1", "shared", min(2, os.cpu_count()))],
+    [
+        ("CartPole-v1", "process", 1),
+        (partial(Faulty, "hangs"), "process", 1),
+        ("CartPole-v1", "shared", min(2, os.cpu_count())),
+    ],
     ids=["at work", "hanging", "helping"],
 )
 def test_workers_end_with_a_killed_run(env, backend, threads, tmp_path):

@@ -74,12 +74,12 @@ def test_kills_at_random_moments(tmp_path, amount, capsys):
 
 
 def test_kills_at_every_step_of_publishing(tmp_path, amount):
-    """Before every fsync, rename, removal and cut of a run's life, also of its resumed life; in short every third."""
+    """Before every fsync, rename, removal and cut of a run's life, also of its resumed life; in short every fifth."""
     settings = {"steps": 32 * 4, "keep": 1}
     expected = whole(tmp_path, **settings)
     number, is_dead = 0, True
     while is_dead:
-        number += amount(3, 1)
+        number += amount(5, 1)
         out = tmp_path / "victim"
         process = child(out, "CartPole-v1", settings, KillAt(number))
         process.join()
@@ -160,7 +160,7 @@ def test_atari_is_replayed_across_lives(tmp_path):
     """The game goes on over a lost life, which is an end for learning only: replay starts at the last real reset."""
     pytest.importorskip("ale_py")
     settings = {"preset": "atari", "backend": "gymnasium", "envs": 1, "horizon": 64, "minibatches": 1, "epochs": 1}
-    settings |= {"steps": 64 * 8, "encoder": "nature", "threads": 1}
+    settings |= {"steps": 64 * 8, "encoder": "mlp", "threads": 1}
     expected = whole(tmp_path, "Breakout", **settings)
     lives = []
 
