@@ -4,7 +4,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torchrl.objectives.value.functional import generalized_advantage_estimate
 
 from spo.rollout import gae
 
@@ -58,6 +57,10 @@ def test_lambda_one_is_return_minus_value():
 
 @given(seeds, shares, shares)
 def test_equals_torchrl(seed, gamma, lam):
+    from torchrl.objectives.value.functional import (
+        generalized_advantage_estimate,
+    )  # seconds, if it is for the first time
+
     case = random_case(seed)
     reward, value, next_value, terminated, done = case
     batched = [x.transpose(0, 1).unsqueeze(-1) for x in (value, next_value, reward, done, terminated)]

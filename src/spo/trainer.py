@@ -1,5 +1,6 @@
 """The trainer: the composition of all its parts, its one state, and the loop of Algorithm 1."""
 
+import copy
 import math
 import os
 import time
@@ -23,7 +24,7 @@ from spo.envs.make import EnvMaker
 from spo.errors import ConfigError, DivergenceError, SpoError, place_of
 from spo.models.actors import actor_for
 from spo.models.choose_distribution import resolve_action_scale, resolve_distribution
-from spo.models.networks import FlatParameters
+from spo.models.networks import ActorCritic, FlatParameters
 from spo.models.normalization import ObservationNormalizer, RewardNormalizer
 from spo.models.policy import Policy, PolicySpec
 from spo.models.policy_files import load_newest_policy
@@ -107,15 +108,17 @@ class Trainer:
             raise ConfigError(f"--init-from {self.config.init_from} holds a policy of another shape: {policy.spec}")
         self.observation_normalizer.start_from(policy.normalizer)
 
+    def _copy_network(self) -> ActorCritic:
+        """The network as it is; a new one would be made orthogonal first, which takes longer than all that follows."""
+        return copy.deepcopy(self.network).cpu()
+
     def snapshot_policy(self) -> Policy:
         """A copy of the current policy with its statistics, frozen."""
-        network = self.spec.network()
-        network.load_state_dict(self.network.state_dict())
-        return Policy(self.spec, network, self.observation_normalizer.freeze())
+        return Policy(self.spec, self._copy_network(), self.observation_normalizer.freeze())
 
     def policy_at(self, state: dict) -> Policy:
         """The policy that a state holds, frozen."""
-        network = self.spec.network()
+        network = self._copy_network()
         FlatParameters(network).vector.copy_(torch.from_numpy(state["parameters"]))
         mode, size = self.config.normalize_observation, self.observation_normalizer.continuous_size
         normalizer = ObservationNormalizer(mode, self.config.envs, size)

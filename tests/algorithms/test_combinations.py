@@ -33,7 +33,7 @@ SOMETIMES = {"episodes_cut", "env_restarts", "beta", "epsilon", "step_fraction",
 """Documented metrics that only some runs have."""
 OWN = {"ppo-penalty": {"beta"}, "spo-adaptive": {"epsilon"}, "trpo": {"step_fraction"}}
 SCHEDULES = get_args(HINTS["lr_schedule"])
-ITERATIONS, EPOCHS = 2, 3
+ITERATIONS, EPOCHS = 2, 2
 TINY = {
     "preset": "classic", "backend": "gymnasium", "envs": 2, "horizon": 8, "minibatches": 2, "epochs": EPOCHS,
     "steps": ITERATIONS * 16, "hidden": (4,), "critic_hidden": (4,), "learning_rate": 1e-2, "compile": "off",

@@ -113,14 +113,8 @@ def sb3_batch(buffer, policy, is_discrete: bool) -> Batch:
     )
 
 
-PATHS = {"ppo-penalty": "continuous"}
-"""The objective with the most parts: ratio, divergence, feedback. A compilation takes 14 s of a processor."""
-OTHERS = [(objective, space) for objective, space in PAIRS if PATHS.get(objective) != space]
-
-
-@pytest.mark.parametrize(
-    "objective, space", [*PATHS.items(), *(pytest.param(*pair, marks=pytest.mark.long) for pair in OTHERS)]
-)
+@pytest.mark.long  # 14 s of a processor each; one whole run, compiled and eager, is in test_resume.py
+@pytest.mark.parametrize("objective, space", PAIRS)
 def test_the_compiled_update_equals_the_eager_one(objective, space):
     """Every parameter agrees to 1e-5 after an iteration from equal weights and batch.
 

@@ -1,15 +1,17 @@
 """Atari: pre-processing, lives, whole games, both backends."""
 
+from importlib.util import find_spec
+
 import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 
-for package in ("ale_py", "cv2", "envpool"):
-    pytest.importorskip(package)
-
+if missing := [package for package in ("ale_py", "cv2", "envpool") if find_spec(package) is None]:
+    pytest.skip(f"needs {', '.join(missing)}", allow_module_level=True)  # importing them takes seconds
 
 import spo
+from lengths import mostly_long
 from probes import iterate, training
 from spo.config.env_ids import game_of, is_atari
 from spo.config.sources import make_config, preset_names, read_preset
@@ -78,7 +80,7 @@ def test_whole_games_for_evaluation():
     assert env.unwrapped.ale.lives() == 0
 
 
-@pytest.mark.parametrize("backend", ["gymnasium", "envpool"])
+@pytest.mark.parametrize("backend", mostly_long(["gymnasium", "envpool"], "envpool"))
 def test_rows_are_whole_games_with_raw_scores_and_learning_sees_signs(backend):
     run = training("Breakout", backend=backend, **SHORT | {"envs": 4, "horizon": 300})
     assert run.spec.network().encoder is not None

@@ -218,9 +218,14 @@ def test_a_failed_run_is_a_visible_cell_and_is_retried_only_when_asked(copy, cap
 
 
 def test_a_run_that_cannot_start_is_a_failed_cell(tmp_path):
+    from spo.experiments.worker import run_cell
+
     plan = tiny(tasks=("NoSuchTask-v0",), seeds=1, variants={"spo": {"objective": "spo"}}, baseline=None)
+    Sweep.begin(tmp_path / "sweep", plan)
+    with pytest.raises(SpoError, match="is not a registered"):
+        run_cell(tmp_path / "sweep", *plan.cells())
     with pytest.raises(SpoError, match="1 of 1 runs failed"):
-        bench(plan, tmp_path / "sweep", jobs=2)
+        bench(plan, tmp_path / "sweep")
     (failure,) = Results(Sweep.open(tmp_path / "sweep")).failures()
     assert failure.cell.task == "NoSuchTask-v0" and "is not a registered Gymnasium id" in failure.reason
 
@@ -323,13 +328,13 @@ def part_of(done: Path, path: Path, plan: Plan) -> Path:
 
 
 def test_kills_of_workers_and_driver_lose_and_double_nothing(done, tmp_path, amount, capsys):
-    """Four runs, in test-long eight, random kills of both kinds: the aggregate is a clean sweep's, byte for byte."""
-    seed, seeds = 3, amount(1, 2)
-    clean = part_of(done, tmp_path / "clean", tiny(seeds=seeds))
+    """Two runs, in test-long eight, random kills of both kinds: the aggregate is a clean sweep's, byte for byte."""
+    seed, plan = 3, amount("tiny(tasks=('CartPole-v1',), seeds=1)", "tiny()")
+    clean = part_of(done, tmp_path / "clean", amount(tiny(tasks=("CartPole-v1",), seeds=1), tiny()))
     draw = random.Random(seed)
     victims = ["worker"] * amount(1, 3) + ["driver"] * amount(1, 2)
     path = tmp_path / "sweep"
-    driver, kills = driver_of(path, f"tiny(seeds={seeds})"), []
+    driver, kills = driver_of(path, plan), []
     for victim in draw.sample(victims, len(victims)):
         rows = _bytes_of_rows(path)
         wait_for(lambda rows=rows, driver=driver: _bytes_of_rows(path) > rows or driver.poll() is not None)
@@ -340,7 +345,7 @@ def test_kills_of_workers_and_driver_lose_and_double_nothing(done, tmp_path, amo
             kills.append(victim)
         if victim == "driver" or driver.poll() is not None:
             driver.communicate()
-            driver = driver_of(path, f"tiny(seeds={seeds})")
+            driver = driver_of(path, plan)
     driver.communicate(timeout=PATIENCE)
     assert driver.returncode == 0
     with capsys.disabled():

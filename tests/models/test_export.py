@@ -109,7 +109,7 @@ def _has_close_choices(policy: Policy, params: np.ndarray, margin: float) -> np.
     return np.min(gaps, axis=0) < margin if gaps else np.zeros(len(params), bool)
 
 
-@pytest.mark.parametrize("name", mostly_long(CASES, "scaled", "beta", "dict", "nature"))
+@pytest.mark.parametrize("name", mostly_long(CASES, "beta", "dict", "nature"))
 def test_an_onnx_file_acts_like_the_policy(name, tmp_path):
     runtime = pytest.importorskip("onnxruntime")
     policy = make_policy(*CASES[name])

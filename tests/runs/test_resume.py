@@ -60,7 +60,7 @@ def test_kills_at_random_moments(tmp_path, amount, capsys):
     started = time.monotonic()
     assert not killed_after(PATIENCE, tmp_path / "timed", "CartPole-v1", {})
     span = time.monotonic() - started
-    while kills < amount(25, 1000):
+    while kills < amount(15, 1000):
         name = OBJECTIVES[runs % len(OBJECTIVES)]
         out = tmp_path / f"run-{runs}"
         for _ in range(draw.randint(4, 16)):
@@ -112,9 +112,9 @@ def test_every_objective_resumes_exactly(objective, tmp_path):
         (Masked, {"backend": "process", "envs": 1, "threads": 1}),
         (Lives, {}),
         (EndlessReward, {"normalize_observation": "per-env", "normalize_reward": "per-env", "paper": True}),
-        ("Acrobot-v1", {"backend": "process", "threads": 1}),
+        pytest.param("Acrobot-v1", {"backend": "process", "threads": 1}, marks=pytest.mark.long),
         ("Acrobot-v1", {"backend": "shared", "threads": min(2, os.cpu_count())}),
-        (Masked, {"backend": "shared", "threads": min(2, os.cpu_count())}),
+        pytest.param(Masked, {"backend": "shared", "threads": min(2, os.cpu_count())}, marks=pytest.mark.long),
         ("CartPole-v1", {"lr_schedule": "adaptive-kl", "eval_every": 3, "tensorboard": True}),
     ],
     ids=["image", "masked", "masked process", "lives", "per-env", "process", "shared", "masked shared", "adaptive-kl"],
@@ -131,8 +131,11 @@ def test_every_kind_of_run_resumes_exactly(env, settings, tmp_path):
 
 
 def test_a_compiled_run_resumes_exactly(tmp_path):
-    settings = {"compile": "on"}
-    expected = whole(tmp_path, **settings)
+    """And its first iteration is the eager one's but for what kernels differ by, which Adam's ε keeps small."""
+    settings = {"compile": "on", "adam_eps": 1e-3}
+    expected, eager = whole(tmp_path, **settings), whole(tmp_path / "eager", **settings | {"compile": "off"})
+    for name, value in eager["metrics"][0].items():
+        assert expected["metrics"][0][name] == pytest.approx(value, rel=1e-3, abs=1e-4), name
     stopped(tmp_path / "run", "CartPole-v1", settings, after=5)
     start_or_resume(tmp_path / "run", "CartPole-v1", settings)
     assert remains(tmp_path / "run") == expected

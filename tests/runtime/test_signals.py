@@ -14,6 +14,7 @@ import pytest
 
 import spo
 from crash import SHORT, child, remains, start_or_resume
+from lengths import mostly_long
 from probes import Busy
 from spo.runs.directory import RunDirectory
 from spo.runtime.signals import HANDLED
@@ -48,7 +49,7 @@ def test_signals_save_the_last_boundary_in_time(tmp_path, amount, capsys):
     """Signals on runs without any other checkpoint: each loses nothing, and is over within 5 s of work."""
     seed, longest = 7, 0.0
     draw = random.Random(seed)
-    numbers = [signal.SIGTERM, signal.SIGINT] * amount(3, 10)
+    numbers = [signal.SIGTERM, signal.SIGINT] * amount(2, 10)
     for number in numbers:
         out = tmp_path / "run"
         code, seconds = asked_to_stop(out, LONG, number, draw)
@@ -174,7 +175,7 @@ def test_any_thread_can_train(tmp_path):
     assert run.summary["env_steps"] == 256
 
 
-@pytest.mark.parametrize("phase", ["evaluation", "set-up"])
+@pytest.mark.parametrize("phase", mostly_long(["evaluation", "set-up"], "set-up"))
 def test_a_signal_outside_the_loop_is_heard_too(phase, tmp_path):
     """During a long evaluation, and while the run is only being set up."""
     out = tmp_path / "run"

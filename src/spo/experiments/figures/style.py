@@ -20,6 +20,8 @@ SMALL = 7.5
 """Ticks and titles where many panels stand side by side, and the words under a figure."""
 COLUMN, PAGE = 3.4, 6.9
 """Inches that a column and a page of the paper are wide: figures of sweeps are drawn as large as they are printed."""
+PADDING = 0.1
+"""Inches of white around all that a figure shows."""
 FORMATS = ("svg", "png", "pdf")
 
 Line = str | tuple[int, tuple[float, ...]]
@@ -162,15 +164,17 @@ def short_number(value: float, _=None) -> str:
 def save(figure, name: str, out: Path, formats: tuple[str, ...] = FORMATS) -> list[Path]:
     """Write the figure in every format, without dates, so that the same numbers give the same files.
 
-    No figure asks for a constrained layout, whose solver differs in the last digits from draw to draw.
+    No figure asks for a constrained layout, whose solver differs in the last digits from draw to draw. What is tight is
+    found once, not for every format.
     """
     paths = [out / f"{name}.{ending}" for ending in formats]
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
     try:
         with translate_os_errors(f"--out {out}"):
             out.mkdir(parents=True, exist_ok=True)
+            box = figure.get_tightbbox().padded(PADDING)
             for path, ending in zip(paths, formats):
-                figure.savefig(path, dpi=150, bbox_inches="tight", metadata=dates[ending])
+                figure.savefig(path, dpi=150, bbox_inches=box, metadata=dates[ending])
     finally:
         pyplot().close(figure)
     return paths
