@@ -18,7 +18,7 @@ test-processors: $(VENV)/.tests
 	$(VENV)/bin/python tests/processors.py -n 2 --dist worksteal
 
 test-hosts: $(VENV)/.tests
-	$(VENV)/bin/python -m pytest -n 2 --dist loadfile tests/integrations
+	$(VENV)/bin/python -m pytest -n 2 --dist loadfile tests/integrations tests/experiments/test_ray.py
 
 test-integrations: $(VENV)/.tests
 	$(VENV)/bin/python benchmarks/integrations.py test $(HOSTS)

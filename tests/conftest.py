@@ -8,19 +8,19 @@ from spo.runtime import library_env
 library_env.set_library_env()
 
 import pytest
-import torch
 from hypothesis import settings
 
 from probes import MADE, THREADS
-
-torch.set_num_threads(THREADS)
 
 # On a busy machine an example may take any time. What newcomers run repeats itself; the long tests draw anew.
 settings.register_profile("short", deadline=None, derandomize=True, max_examples=50)
 settings.register_profile("long", deadline=None)
 
 
-INTEGRATIONS = Path(__file__).parent / "integrations"
+HERE = Path(__file__).parent
+HOSTS = {*(HERE / "integrations").glob("test_*.py"), HERE / "experiments/test_ray.py"} - {
+    HERE / "integrations/test_rewriting.py"
+}
 
 
 def pytest_addoption(parser):
@@ -32,17 +32,23 @@ def pytest_configure(config):
 
 
 def pytest_ignore_collect(collection_path, config):
-    """Leaves hosts, whose imports take long, to whoever names them, as make test-integrations does."""
-    if collection_path.parent != INTEGRATIONS or collection_path.name == "test_rewriting.py":
-        return None
+    """Leaves hosts, which take long to import or to start, to whoever names them, as make test-hosts does."""
     named = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
-    return None if named & {collection_path, INTEGRATIONS} else True
+    is_named = named & {collection_path, collection_path.parent}
+    return True if collection_path in HOSTS and not is_named else None
 
 
 def pytest_collection_finish():
     """Spares the garbage collector all that was imported: a twentieth of the tests' time."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def compute_in_few_threads():
+    import torch  # takes seconds, which the process that only hands out tests need not spend
+
+    torch.set_num_threads(THREADS)
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ import typing
 from pathlib import Path
 
 import pytest
+from matplotlib.transforms import Bbox
 
 import spo
 from crash import SHORT
@@ -141,6 +142,9 @@ def shell(tmp_path, monkeypatch, finished):
 
 
 class Drawing:
+    def get_tightbbox(self) -> Bbox:
+        return Bbox.unit()
+
     def savefig(self, path: Path, **_) -> None:
         path.write_text("a figure")
 

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -369,30 +368,6 @@ def test_ctrl_c_saves_what_runs(tmp_path):
     assert "stopped; what ran has saved, and the same command goes on" in errors
     states = [json.loads(status.read_text()) for status in path.rglob("status.json")]
     assert len(states) == 2 and all(state["state"] == "interrupted" and state["checkpoint"] for state in states)
-
-
-@pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra ray")
-def test_ray_gives_the_same_table(done, tmp_path, capsys):
-    plan = "tiny(tasks=('CartPole-v1',), seeds=1)"
-    table, errors = driver_of(tmp_path / "ray", plan, executor="ray").communicate(timeout=PATIENCE)
-    part_of(done, tmp_path / "local", tiny(tasks=("CartPole-v1",), seeds=1))
-    again = capsys.readouterr().out
-    assert "CartPole-v1" in table, errors
-    assert table.replace(str(tmp_path / "ray"), "") == again.replace(str(tmp_path / "local"), "")
-    results = [(tmp_path / name / "results.csv").read_bytes() for name in ("ray", "local")]
-    assert results[0] == results[1]
-
-
-def test_runs_are_brought_back_where_nothing_is_shared(tmp_path):
-    """What a node does that does not see the sweep's directory."""
-    from spo.experiments.executors.ray import extract_archive, run_on_node
-    from spo.runtime.files import canonical_json
-
-    sweep = Sweep.begin(tmp_path / "sweep", tiny(steps=64, seeds=1))
-    cell = Cell("CartPole-v1", "spo", 1)
-    code, content = run_on_node(str(tmp_path / "elsewhere"), canonical_json(sweep.plan.as_json()), tuple(cell))
-    extract_archive(content, sweep.run(cell).path)
-    assert code == 0 and Results(sweep).runs[cell].state == "finished"
 
 
 def test_compare_is_a_plan_like_any_other():
