@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-long test-processors test-hosts test-integrations test-trackers scan-integrations bench-guard same-numbers lint types docs wheel relocate-mutations clean
+.PHONY: demo test test-long test-processors test-rest test-integrations test-trackers scan-integrations bench-guard same-numbers lint types docs wheel relocate-mutations clean
 
 demo: $(VENV)/.runs
 	$(VENV)/bin/spo compare Humanoid-v4 --objectives ppo-clip spo spo-adaptive --paper --steps 100k --hidden 256 256 128 128 64 64
@@ -17,8 +17,11 @@ test-long: $(VENV)/.tests
 test-processors: $(VENV)/.tests
 	$(VENV)/bin/python tests/processors.py -n 2 --dist worksteal
 
-test-hosts: $(VENV)/.tests
-	$(VENV)/bin/python -m pytest -n 2 --dist loadfile tests/integrations tests/experiments/test_ray.py
+# What takes other libraries, a cluster, a browser or a compiler, and the documentation's examples.
+REST := tests/integrations tests/experiments/test_ray.py tests/watch/test_watch_pages.py \
+	tests/algorithms/test_compiled.py tests/test_docs.py tests/test_examples.py
+test-rest: $(VENV)/.tests
+	$(VENV)/bin/python -m pytest -n 2 --dist loadfile $(REST)
 
 test-integrations: $(VENV)/.tests
 	$(VENV)/bin/python benchmarks/integrations.py test $(HOSTS)

@@ -26,7 +26,7 @@ from spo.integrations.rewriting import find_expressions
 ROOT = HERE.parent
 VENVS = ROOT / ".venvs"
 BESIDE = ("sb3", "sb3_contrib", "rsl_rl", "skrl", "torchrl", "trl")
-"""Hosts that install beside the project, and so are what `make test-hosts` runs."""
+"""Hosts that install beside the project, and so are part of `make test-rest` too."""
 OTHERS = {
     "rllib": ["ray[rllib]=={}"],
     "brax": ["brax=={}", "jax<0.10", "jaxlib<0.10"],

@@ -18,9 +18,11 @@ settings.register_profile("long", deadline=None)
 
 
 HERE = Path(__file__).parent
-HOSTS = {*(HERE / "integrations").glob("test_*.py"), HERE / "experiments/test_ray.py"} - {
-    HERE / "integrations/test_rewriting.py"
-}
+REST = {
+    *(HERE / "integrations").glob("test_*.py"), HERE / "experiments/test_ray.py", HERE / "watch/test_watch_pages.py",
+    HERE / "algorithms/test_compiled.py", HERE / "test_docs.py", HERE / "test_examples.py",
+} - {HERE / "integrations/test_rewriting.py"}  # fmt: skip
+"""What needs other libraries, a cluster, a browser or a compiler, or is of the documentation: make test-rest."""
 
 
 def pytest_addoption(parser):
@@ -32,10 +34,10 @@ def pytest_configure(config):
 
 
 def pytest_ignore_collect(collection_path, config):
-    """Leaves hosts, which take long to import or to start, to whoever names them, as make test-hosts does."""
+    """Leaves the rest to whoever names it, as make test-rest does."""
     named = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
     is_named = named & {collection_path, collection_path.parent}
-    return True if collection_path in HOSTS and not is_named else None
+    return True if collection_path in REST and not is_named else None
 
 
 def pytest_collection_finish():

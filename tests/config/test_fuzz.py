@@ -240,7 +240,7 @@ def mutated(draw: random.Random, line: list[str]) -> list[str]:
 
 
 def test_command_lines(shell, amount, capsys):
-    draw, refused, count = random.Random(SEED), 0, amount(120, 3000)
+    draw, refused, count = random.Random(SEED), 0, amount(80, 3000)
     for number in range(count):
         line = valid(draw)
         for _ in range(draw.choice([0, 1, 1, 1, 2, 4])):

@@ -183,7 +183,7 @@ def test_the_authors_wrappers_are_replayed_exactly():
         assert repeated.episodes == step.episodes
 
 
-@pytest.mark.parametrize("backend", ["gymnasium", "envpool"])
+@pytest.mark.parametrize("backend", mostly_long(["gymnasium", "envpool"], "gymnasium"))
 def test_a_run_of_an_earlier_version_keeps_its_backend_and_its_wrappers(backend, tmp_path):
     """Then --paper chose EnvPool with two threads, and config.json named no wrappers."""
     settings = SHORT | {"steps": 64, "checkpoint_every": 1, "compile": "off", "quiet": True, "rebuild_every": 1}

@@ -109,8 +109,15 @@ def test_envpool_repeats_whatever_the_threads():
     assert first == pytest.approx(second, rel=1e-5)
 
 
-@pytest.mark.parametrize("env", ["CartPole-v1", "Hopper-v4"])
-@pytest.mark.parametrize("backend", ["process", "shared"])
+@pytest.mark.parametrize(
+    "backend, env",
+    [
+        ("process", "CartPole-v1"),
+        ("shared", "Hopper-v4"),
+        pytest.param("process", "Hopper-v4", marks=pytest.mark.long),
+        pytest.param("shared", "CartPole-v1", marks=pytest.mark.long),
+    ],
+)
 def test_workers_give_the_same_run_bit_for_bit(backend, env):
     settings = {"envs": 5, "horizon": 64, "minibatches": 4, "threads": min(2, os.cpu_count())}
     apart, together = (training(env, backend=backend, **settings) for backend in (backend, "gymnasium"))

@@ -1,4 +1,4 @@
-"""A sweep on a Ray cluster, whose processes take a minute to start: part of make test-hosts."""
+"""A sweep on a Ray cluster, whose processes take a minute to start: part of make test-rest."""
 
 from importlib.util import find_spec
 

@@ -15,6 +15,7 @@ import pytest
 
 import spo
 from crash import SHORT, KillAt, bits, child, killed_after, remains, start_or_resume, timeless
+from lengths import kinds_first
 from probes import Catch, EndlessReward, Lives, Masked, Probe, accepts_box, training
 from spo.envs.envpool import EnvPoolVecEnv
 from spo.errors import SpoError
@@ -94,7 +95,7 @@ def test_kills_at_every_step_of_publishing(tmp_path, amount):
     assert number > 30  # four checkpoints of at least eight operations each
 
 
-@pytest.mark.parametrize("objective", sorted(spo.objectives.OBJECTIVES))
+@pytest.mark.parametrize("objective", kinds_first(sorted(spo.objectives.OBJECTIVES)))
 def test_every_objective_resumes_exactly(objective, tmp_path):
     settings = {"objective": objective, "lr_schedule": "linear", "checkpoint_every": 3}
     env = "Pendulum-v1" if accepts_box(objective) else "CartPole-v1"
