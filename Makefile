@@ -13,15 +13,14 @@ test: $(VENV)/.tests lint types
 
 test-long: $(VENV)/.tests
 	$(VENV)/bin/python -m pytest -n 2 --dist worksteal --long
+	$(VENV)/bin/python -m pytest -n 2 --dist loadfile --long --rest
 
 test-processors: $(VENV)/.tests
 	$(VENV)/bin/python tests/processors.py -n 2 --dist worksteal
 
 # What takes other libraries, a cluster, a browser or a compiler, and the documentation's examples.
-REST := tests/integrations tests/experiments/test_ray.py tests/watch/test_watch_pages.py \
-	tests/algorithms/test_compiled.py tests/test_docs.py tests/test_examples.py
 test-rest: $(VENV)/.tests
-	$(VENV)/bin/python -m pytest -n 2 --dist loadfile $(REST)
+	$(VENV)/bin/python -m pytest -n 2 --dist loadfile --rest
 
 test-integrations: $(VENV)/.tests
 	$(VENV)/bin/python benchmarks/integrations.py test $(HOSTS)

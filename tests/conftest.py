@@ -20,12 +20,14 @@ settings.register_profile("long", deadline=None)
 HERE = Path(__file__).parent
 REST = {
     *(HERE / "integrations").glob("test_*.py"), HERE / "experiments/test_ray.py", HERE / "watch/test_watch_pages.py",
-    HERE / "algorithms/test_compiled.py", HERE / "test_docs.py", HERE / "test_examples.py",
+    HERE / "algorithms/test_compiled.py", HERE / "models/test_export.py",
+    HERE / "test_docs.py", HERE / "test_examples.py",
 } - {HERE / "integrations/test_rewriting.py"}  # fmt: skip
 """What needs other libraries, a cluster, a browser or a compiler, or is of the documentation: make test-rest."""
 
 
 def pytest_addoption(parser):
+    parser.addoption("--rest", action="store_true", help="only what needs other libraries, a cluster, a browser, docs")
     parser.addoption("--long", action="store_true", help="many more kills, mutations and fuzzed settings, and a soak")
 
 
@@ -34,10 +36,11 @@ def pytest_configure(config):
 
 
 def pytest_ignore_collect(collection_path, config):
-    """Leaves the rest to whoever names it, as make test-rest does."""
-    named = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
-    is_named = named & {collection_path, collection_path.parent}
-    return True if collection_path in REST and not is_named else None
+    """Leaves the rest out, unless --rest asks for it alone, or a test of it is named."""
+    named = {Path(argument.partition("::")[0]).resolve() for argument in config.args} - {HERE}
+    if collection_path.is_dir() or named & {collection_path, collection_path.parent}:
+        return None
+    return True if (collection_path in REST) != config.getoption("--rest") else None
 
 
 def pytest_collection_finish():

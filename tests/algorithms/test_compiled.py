@@ -9,10 +9,30 @@ import torch
 from torch._inductor import list_options
 from torch._inductor.cpu_vec_isa import pick_vec_isa
 
+import spo
+from crash import SHORT, remains, start_or_resume
 from probes import accepts_box, iterate, training
 from spo.algorithms.adam import AdamState
 from spo.objectives import INPUTS, OBJECTIVES
+from spo.runs.directory import RunDirectory
 from spo.runtime.torch_tuning import ON_CPU, compile_method
+
+
+def test_a_compiled_run_resumes_exactly(tmp_path):
+    """And its first iteration is the eager one's but for what kernels differ by, which Adam's ε keeps small."""
+    settings = {"compile": "on", "adam_eps": 1e-3}
+    for name, compile in (("whole", "on"), ("eager", "off")):
+        start_or_resume(tmp_path / name, "CartPole-v1", settings | {"compile": compile})
+    expected, eager = remains(tmp_path / "whole"), remains(tmp_path / "eager")
+    for name, value in eager["metrics"][0].items():
+        assert expected["metrics"][0][name] == pytest.approx(value, rel=1e-3, abs=1e-4), name
+    spo.train(
+        "CartPole-v1", **SHORT | settings, out=str(tmp_path / "run"), callback=lambda _, row: row["iteration"] < 5
+    )
+    start_or_resume(tmp_path / "run", "CartPole-v1", settings)
+    assert remains(tmp_path / "run") == expected
+    assert RunDirectory(tmp_path / "run").read_config()["resolved"]["update"] == "compiled"
+
 
 PATHS = {
     "spo-adaptive": "discrete", "ppo-penalty": "continuous", "rpo-reflective": "continuous", "espo": "discrete",
