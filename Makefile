@@ -13,12 +13,11 @@ test: $(VENV)/.tests lint types
 
 test-long: $(VENV)/.tests
 	$(VENV)/bin/python -m pytest -n 2 --dist worksteal --long
-	$(VENV)/bin/python -m pytest -n 2 --dist loadfile --long --rest
 
 test-processors: $(VENV)/.tests
 	$(VENV)/bin/python tests/processors.py -n 2 --dist worksteal
 
-# What takes other libraries, a cluster, a browser or a compiler, and the documentation's examples.
+# What takes other libraries, a cluster, a browser or a compiler, the documentation's examples, and like cases.
 test-rest: $(VENV)/.tests
 	$(VENV)/bin/python -m pytest -n 2 --dist loadfile --rest
 

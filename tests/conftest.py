@@ -27,8 +27,10 @@ REST = {
 
 
 def pytest_addoption(parser):
-    parser.addoption("--rest", action="store_true", help="only what needs other libraries, a cluster, a browser, docs")
-    parser.addoption("--long", action="store_true", help="many more kills, mutations and fuzzed settings, and a soak")
+    parser.addoption("--rest", action="store_true", help="only what make test leaves to make test-rest")
+    parser.addoption(
+        "--long", action="store_true", help="all, with many more kills, mutations and fuzzed settings, and a soak"
+    )
 
 
 def pytest_configure(config):
@@ -36,11 +38,11 @@ def pytest_configure(config):
 
 
 def pytest_ignore_collect(collection_path, config):
-    """Leaves the rest out, unless --rest asks for it alone, or a test of it is named."""
-    named = {Path(argument.partition("::")[0]).resolve() for argument in config.args} - {HERE}
-    if collection_path.is_dir() or named & {collection_path, collection_path.parent}:
+    """Does not even import files of the rest, unless an option asks for it or they are named."""
+    if collection_path not in REST or config.getoption("--rest") or config.getoption("--long"):
         return None
-    return True if (collection_path in REST) != config.getoption("--rest") else None
+    named = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
+    return None if named & {collection_path, collection_path.parent} - {HERE} else True
 
 
 def pytest_collection_finish():
@@ -66,14 +68,19 @@ def close_environments():
 
 @pytest.fixture
 def amount(request):
-    """How much of something a test does: amount(in make test, in make test-long)."""
+    """How much of something a test does: amount(in make test and test-rest, in make test-long)."""
     return lambda short, long: long if request.config.getoption("--long") else short
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leaves long tests out without a word: a test that is skipped misses something on this machine."""
-    if config.getoption("--long"):
-        return
-    long = [item for item in items if "long" in item.keywords]
-    items[:] = [item for item in items if "long" not in item.keywords]
-    config.hook.pytest_deselected(items=long)
+    """Leaves out without a word what was not asked for: a test that is skipped misses something on this machine."""
+    left = [item for item in items if not is_wanted(item, config)]
+    items[:] = [item for item in items if is_wanted(item, config)]
+    config.hook.pytest_deselected(items=left)
+
+
+def is_wanted(item, config) -> bool:
+    is_long, is_marked = (item.get_closest_marker(name) is not None for name in ("long", "rest"))
+    if config.getoption("--rest"):
+        return (is_marked or item.path in REST) and not is_long
+    return config.getoption("--long") or not (is_long or is_marked)

@@ -57,9 +57,8 @@ def test_lambda_one_is_return_minus_value():
 
 @given(seeds, shares, shares)
 def test_equals_torchrl(seed, gamma, lam):
-    from torchrl.objectives.value.functional import (
-        generalized_advantage_estimate,
-    )  # seconds, if it is for the first time
+    # Here, because it takes seconds, which collecting tests need not.
+    from torchrl.objectives.value.functional import generalized_advantage_estimate
 
     case = random_case(seed)
     reward, value, next_value, terminated, done = case

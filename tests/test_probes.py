@@ -48,8 +48,8 @@ def values(run, *observations: float) -> list[float]:
     [
         ("spo", "discrete"),
         ("trpo", "continuous"),
-        pytest.param("spo", "continuous", marks=pytest.mark.long),
-        pytest.param("trpo", "discrete", marks=pytest.mark.long),
+        pytest.param("spo", "continuous", marks=pytest.mark.rest),
+        pytest.param("trpo", "discrete", marks=pytest.mark.rest),
     ],
 )
 class TestProbes:
@@ -73,7 +73,7 @@ class TestProbes:
             assert params[0, 0].item() == pytest.approx(0.5, abs=0.2)
 
 
-@pytest.mark.parametrize("truncation, lam", [("bootstrap", 0.9), pytest.param("terminal", 1.0, marks=pytest.mark.long)])
+@pytest.mark.parametrize("truncation, lam", [("bootstrap", 0.9), pytest.param("terminal", 1.0, marks=pytest.mark.rest)])
 def test_value_of_an_endless_task(truncation, lam):
     """1 / (1 − γ) if a cut episode goes on in value; otherwise the mean of what is left until the cut."""
     gamma, limit = 0.9, 10

@@ -109,7 +109,7 @@ class Trainer:
         self.observation_normalizer.start_from(policy.normalizer)
 
     def _copy_network(self) -> ActorCritic:
-        """The network as it is; a new one would be made orthogonal first, which takes longer than all that follows."""
+        """The network as it is; a new one would be made orthogonal first, for nothing."""
         return copy.deepcopy(self.network).cpu()
 
     def snapshot_policy(self) -> Policy:

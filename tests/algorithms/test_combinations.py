@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import spo
-from lengths import kinds_first
+from lengths import leave_formulas
 from probes import CONTINUOUS, DISCRETE, ActionReward, accepts_box
 from spo.config.sources import make_config
 from spo.config.validation import HINTS
@@ -67,7 +67,7 @@ def is_refused(objective: str, schedule: str, stops: dict[str, float]) -> bool:
     return objective == "trpo" and (schedule == "adaptive-kl" or "target_kl" in stops)
 
 
-@pytest.mark.parametrize("objective", kinds_first(OBJECTIVES))
+@pytest.mark.parametrize("objective", leave_formulas(OBJECTIVES))
 def test_every_combination_trains_or_is_refused(objective, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(ProgressLogger, "SECONDS_BETWEEN_LINES", -1.0)
     space = CONTINUOUS if accepts_box(objective) else DISCRETE

@@ -1,4 +1,4 @@
-"""The update: against Stable-Baselines3, compiled against eager, and what its statistics mean."""
+"""The update: against Stable-Baselines3, and what its statistics mean."""
 
 import math
 

@@ -11,7 +11,7 @@ if missing := [package for package in ("ale_py", "cv2", "envpool") if find_spec(
     pytest.skip(f"needs {', '.join(missing)}", allow_module_level=True)  # importing them takes seconds
 
 import spo
-from lengths import mostly_long
+from lengths import leave_rest
 from probes import iterate, training
 from spo.config.env_ids import game_of, is_atari
 from spo.config.sources import make_config, preset_names, read_preset
@@ -80,7 +80,7 @@ def test_whole_games_for_evaluation():
     assert env.unwrapped.ale.lives() == 0
 
 
-@pytest.mark.parametrize("backend", mostly_long(["gymnasium", "envpool"], "envpool"))
+@pytest.mark.parametrize("backend", leave_rest(["gymnasium", "envpool"], "envpool"))
 def test_rows_are_whole_games_with_raw_scores_and_learning_sees_signs(backend):
     run = training("Breakout", backend=backend, **SHORT | {"envs": 4, "horizon": 300})
     assert run.spec.network().encoder is not None
@@ -183,7 +183,7 @@ def test_the_authors_wrappers_are_replayed_exactly():
         assert repeated.episodes == step.episodes
 
 
-@pytest.mark.parametrize("backend", mostly_long(["gymnasium", "envpool"], "gymnasium"))
+@pytest.mark.parametrize("backend", leave_rest(["gymnasium", "envpool"], "gymnasium"))
 def test_a_run_of_an_earlier_version_keeps_its_backend_and_its_wrappers(backend, tmp_path):
     """Then --paper chose EnvPool with two threads, and config.json named no wrappers."""
     settings = SHORT | {"steps": 64, "checkpoint_every": 1, "compile": "off", "quiet": True, "rebuild_every": 1}

@@ -18,7 +18,7 @@ import pytest
 
 import spo
 from faulty import Elsewhere, Misbehaving
-from lengths import mostly_long
+from lengths import leave_rest
 from probes import Counting, EndlessReward, iterate, training
 from spo.cli.training import parse_train
 from spo.config.config import BACKENDS
@@ -114,8 +114,8 @@ def test_envpool_repeats_whatever_the_threads():
     [
         ("process", "CartPole-v1"),
         ("shared", "Hopper-v4"),
-        pytest.param("process", "Hopper-v4", marks=pytest.mark.long),
-        pytest.param("shared", "CartPole-v1", marks=pytest.mark.long),
+        pytest.param("process", "Hopper-v4", marks=pytest.mark.rest),
+        pytest.param("shared", "CartPole-v1", marks=pytest.mark.rest),
     ],
 )
 def test_workers_give_the_same_run_bit_for_bit(backend, env):
@@ -358,7 +358,7 @@ def test_numbers_of_another_type_than_the_space_says_are_kept():
     assert steps[0].dtype == steps[1].dtype == np.float64 and np.array_equal(*steps)
 
 
-@pytest.mark.parametrize("backend", mostly_long(["process", "shared"], "shared"))
+@pytest.mark.parametrize("backend", leave_rest(["process", "shared"], "shared"))
 def test_a_plain_script_can_train_with_workers(backend, tmp_path):
     """One that does not ask whether it is the main module: a worker must not run it again."""
     settings = f"backend='{backend}', threads={min(2, os.cpu_count())}, envs=2, horizon=16, steps=64, minibatches=1"
@@ -370,7 +370,7 @@ def test_a_plain_script_can_train_with_workers(backend, tmp_path):
     assert done.returncode == 0 and done.stdout == "trained\n", done
 
 
-@pytest.mark.parametrize("backend", mostly_long(["process", "shared"], "process"))
+@pytest.mark.parametrize("backend", leave_rest(["process", "shared"], "process"))
 def test_python_ends_though_nobody_closed_the_environments(backend):
     code = f"""
         from probes import training

@@ -39,7 +39,7 @@ def actions(envs: SyncVecEnv, steps: int = STEPS) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "version, threads", [(4, 2), (5, 1), *(pytest.param(*pair, marks=pytest.mark.long) for pair in ((4, 1), (5, 2)))]
+    "version, threads", [(4, 2), (5, 1), *(pytest.param(*pair, marks=pytest.mark.rest) for pair in ((4, 1), (5, 2)))]
 )
 @pytest.mark.parametrize("name", TASKS)
 def test_a_task_stepped_together_gives_the_bits_of_gymnasium(name, version, threads):

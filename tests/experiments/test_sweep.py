@@ -40,6 +40,10 @@ def tiny(**changes) -> Plan:
     return Plan(**fixed | values | {"baseline": "ppo"} | changes)
 
 
+def two() -> Plan:
+    return tiny(tasks=("CartPole-v1",), seeds=1)
+
+
 @pytest.mark.parametrize("name", suite_names())
 def test_every_suite_expands_to_runs_that_could_start(name):
     plan = read_suite(name)
@@ -328,8 +332,8 @@ def part_of(done: Path, path: Path, plan: Plan) -> Path:
 
 def test_kills_of_workers_and_driver_lose_and_double_nothing(done, tmp_path, amount, capsys):
     """Two runs, in test-long eight, random kills of both kinds: the aggregate is a clean sweep's, byte for byte."""
-    seed, plan = 3, amount("tiny(tasks=('CartPole-v1',), seeds=1)", "tiny()")
-    clean = part_of(done, tmp_path / "clean", amount(tiny(tasks=("CartPole-v1",), seeds=1), tiny()))
+    seed, plan = 3, amount("two()", "tiny()")
+    clean = part_of(done, tmp_path / "clean", amount(two(), tiny()))
     draw = random.Random(seed)
     victims = ["worker"] * amount(1, 3) + ["driver"] * amount(1, 2)
     path = tmp_path / "sweep"

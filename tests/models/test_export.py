@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from lengths import mostly_long
 from spo.errors import SpoError
 from spo.models.export import ExportedPolicy, describe, export_policy, input_names
 from spo.models.normalization import ObservationNormalizer
@@ -109,7 +108,7 @@ def _has_close_choices(policy: Policy, params: np.ndarray, margin: float) -> np.
     return np.min(gaps, axis=0) < margin if gaps else np.zeros(len(params), bool)
 
 
-@pytest.mark.parametrize("name", mostly_long(CASES, "beta", "dict", "nature"))
+@pytest.mark.parametrize("name", CASES)
 def test_an_onnx_file_acts_like_the_policy(name, tmp_path):
     runtime = pytest.importorskip("onnxruntime")
     policy = make_policy(*CASES[name])
@@ -131,7 +130,7 @@ def test_a_file_tells_the_bounds_of_actions():
     assert describe(unbounded, [])["action_space"]["low"] == [None]  # JSON has no infinity
 
 
-@pytest.mark.parametrize("name", mostly_long(["discrete", "multi-discrete"], "multi-discrete"))
+@pytest.mark.parametrize("name", ["discrete", "multi-discrete"])
 def test_an_onnx_file_can_take_masks(name, tmp_path):
     runtime = pytest.importorskip("onnxruntime")
     policy = make_policy(*CASES[name])
@@ -144,7 +143,7 @@ def test_an_onnx_file_can_take_masks(name, tmp_path):
     check_parity(policy, action, params, act_on_each(policy, samples, masks))
 
 
-@pytest.mark.parametrize("name", mostly_long(CASES, "squashed", "multi-discrete", "multi-binary", "small"))
+@pytest.mark.parametrize("name", CASES)
 def test_a_program_of_torch_export_acts_like_the_policy(name, tmp_path):
     policy = make_policy(*CASES[name])
     samples, inputs = observe(policy, BATCH)

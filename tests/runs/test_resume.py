@@ -15,7 +15,7 @@ import pytest
 
 import spo
 from crash import SHORT, KillAt, bits, child, killed_after, remains, start_or_resume, timeless
-from lengths import kinds_first
+from lengths import leave_formulas
 from probes import Catch, EndlessReward, Lives, Masked, Probe, accepts_box, training
 from spo.envs.envpool import EnvPoolVecEnv
 from spo.errors import SpoError
@@ -95,7 +95,7 @@ def test_kills_at_every_step_of_publishing(tmp_path, amount):
     assert number > 30  # four checkpoints of at least eight operations each
 
 
-@pytest.mark.parametrize("objective", kinds_first(sorted(spo.objectives.OBJECTIVES)))
+@pytest.mark.parametrize("objective", leave_formulas(sorted(spo.objectives.OBJECTIVES)))
 def test_every_objective_resumes_exactly(objective, tmp_path):
     settings = {"objective": objective, "lr_schedule": "linear", "checkpoint_every": 3}
     env = "Pendulum-v1" if accepts_box(objective) else "CartPole-v1"
@@ -110,12 +110,12 @@ def test_every_objective_resumes_exactly(objective, tmp_path):
     [
         (Catch, {}),
         (Masked, {}),
-        pytest.param(Masked, {"backend": "process", "envs": 1, "threads": 1}, marks=pytest.mark.long),
+        pytest.param(Masked, {"backend": "process", "envs": 1, "threads": 1}, marks=pytest.mark.rest),
         (Lives, {}),
         (EndlessReward, {"normalize_observation": "per-env", "normalize_reward": "per-env", "paper": True}),
         ("Acrobot-v1", {"backend": "process", "threads": 1}),
         ("Acrobot-v1", {"backend": "shared", "threads": min(2, os.cpu_count())}),
-        pytest.param(Masked, {"backend": "shared", "threads": min(2, os.cpu_count())}, marks=pytest.mark.long),
+        pytest.param(Masked, {"backend": "shared", "threads": min(2, os.cpu_count())}, marks=pytest.mark.rest),
         ("CartPole-v1", {"lr_schedule": "adaptive-kl", "eval_every": 3, "tensorboard": True}),
     ],
     ids=["image", "masked", "masked process", "lives", "per-env", "process", "shared", "masked shared", "adaptive-kl"],

@@ -14,7 +14,7 @@ import pytest
 
 import spo
 from crash import SHORT, child, remains, start_or_resume
-from lengths import mostly_long
+from lengths import leave_rest
 from probes import Busy
 from spo.runs.directory import RunDirectory
 from spo.runtime.signals import HANDLED
@@ -175,7 +175,7 @@ def test_any_thread_can_train(tmp_path):
     assert run.summary["env_steps"] == 256
 
 
-@pytest.mark.parametrize("phase", mostly_long(["evaluation", "set-up"], "set-up"))
+@pytest.mark.parametrize("phase", leave_rest(["evaluation", "set-up"], "set-up"))
 def test_a_signal_outside_the_loop_is_heard_too(phase, tmp_path):
     """During a long evaluation, and while the run is only being set up."""
     out = tmp_path / "run"
