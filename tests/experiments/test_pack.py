@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import spo
 from crash import DiskFullAt
 from spo import cli
 from spo.errors import SpoError
@@ -203,7 +204,7 @@ def test_runs_that_finish_later_are_added(sweep, tmp_path, capsys):
     shutil.rmtree(sweep.run(last).path)
     write_run(sweep, last)
     cli.dispatch(["pack", str(sweep.path), "--into", str(small)])
-    assert f"1 runs packed into {small}, " in (told := capsys.readouterr().out) and "11 were there" in told
+    assert f"1 run packed into {small}, " in (told := capsys.readouterr().out) and "11 were there" in told
     after = listed(small)
     assert before.items() <= after.items() and len(after) == len(before) + 4
     assert Results(Sweep.open(small)).csv() == Results(sweep).csv()
@@ -312,6 +313,59 @@ def test_a_pack_that_was_killed_is_packed_again(sweep, tmp_path, monkeypatch):
     assert pack(sweep.path, small, is_new=False).known == 3
     assert Results(Sweep.open(small)).csv() == Results(sweep).csv().replace("running", "waiting")
     assert not (small / STAGING).exists()
+
+
+# A single run and its policy
+
+
+@pytest.fixture(scope="module")
+def lone(tmp_path_factory) -> Path:
+    """A run that belongs to no sweep."""
+    path = tmp_path_factory.mktemp("lone") / "run"
+    spo.train("CartPole-v1", out=str(path), steps=2048, envs=2, horizon=64, minibatches=1, epochs=1, quiet=True)
+    return path
+
+
+def test_a_run_is_packed_with_a_policy_that_plays(lone, tmp_path, capsys):
+    small = tmp_path / "zoo" / "CartPole-v1-spo"
+    cli.dispatch(["pack", str(lone), "--out", str(small)])
+    assert re.fullmatch(rf"1 run packed into {small}, [\d.]+ kB\n", capsys.readouterr().out)
+    assert sorted(listed(small.parent)) == [
+        f"CartPole-v1-spo/{name}"
+        for name in ("config.json", CURVES, "policy/policy.json", "policy/policy.safetensors", "status.json", SUMMARY)
+    ]
+    observation = np.linspace(-0.1, 0.1, 40).reshape(10, 4).astype(np.float32)
+    np.testing.assert_array_equal(spo.load(small).act(observation), spo.load(lone).act(observation))
+    assert spo.evaluate(small, episodes=2) == spo.evaluate(lone, episodes=2)
+    assert make_report(small)[1].read_text() == make_report(lone, tmp_path / "report.html")[1].read_text()
+
+
+def test_a_run_that_cannot_be_packed_leaves_nothing(lone, tmp_path):
+    run, small = Path(shutil.copytree(lone, tmp_path / "run")), tmp_path / "small"
+    refused(f"--into {small} takes runs of a sweep", run, "--into", small)
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "notes.txt").touch()
+    refused(f"--out {tmp_path / 'used'} is not empty; name a new directory", run, "--out", tmp_path / "used")
+    os.truncate(run / "policy" / "policy.safetensors", 100)
+    refused(f"the policy in {run / 'policy'} is damaged", run, "--out", small)
+    RunDirectory(run).write_status({"state": "running"})
+    refused(f"{run} has no finished run", run, "--out", small)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "used"]
+
+
+def test_a_disk_full_of_a_policy_leaves_nothing(lone, tmp_path):
+    target, number, opened = tmp_path / "small", 0, io.open
+    while not target.exists():
+        number += 1
+        DiskFullAt(number)()
+        try:
+            cli.dispatch(["pack", str(lone), "--out", str(target)])
+        except SpoError as refusal:
+            assert str(refusal) == f"--out {target} cannot be written to: No space left on device"
+            assert not list(tmp_path.iterdir()), f"write {number}"
+        finally:
+            io.open = opened
+    assert number == 1 + 6  # status, config, numbers, curves, and two files of the policy
 
 
 # Packs of strangers

@@ -122,10 +122,11 @@ def tune(words: list[str]) -> None:
 
 @dataclass(frozen=True)
 class PackArguments:
-    """Keeps of a sweep's finished runs what tables, figures and reports need: settings, numbers, and binned curves."""
+    """Keeps of a sweep's finished runs what tables, figures and reports need: settings, numbers, and binned curves.
+    Of a single run it keeps the policy too, which spo eval plays and spo.load loads."""
 
-    sweep: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
-    """The directory of a sweep."""
+    directory: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+    """The directory of a sweep, or of one run."""
     out: fields.OptionalText = None
     """A new directory."""
     into: fields.OptionalText = None
@@ -134,11 +135,11 @@ class PackArguments:
     """Keeps all rows of metrics and episodes, compressed, instead of curves."""
 
 
-@command("pack DIR", "make a sweep's results small enough to publish", PackArguments)
+@command("pack DIR", "make a sweep's results, or one run and its policy, small enough to publish", PackArguments)
 def pack(given: PackArguments) -> None:
-    from spo.experiments.pack import pack_sweep
+    from spo.experiments.pack import pack_named
 
-    print(pack_sweep(given.sweep, given.out, given.into, given.rows))
+    print(pack_named(given.directory, given.out, given.into, given.rows))
 
 
 @command("figures NAME", "draw a figure of the paper (spo figures --help lists them)")

@@ -1,11 +1,12 @@
-"""A sweep made small enough to publish: of every finished run its settings, status, numbers and curves, or its rows."""
+"""Results made small enough to publish: of finished runs their settings, status, numbers and curves, or their rows; of
+a single one its policy too."""
 
 import contextlib
 import gzip
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from spo.errors import SpoError
 from spo.experiments.history import pack_history
 from spo.experiments.plan import Plan, merge
 from spo.experiments.results import Result, Results
-from spo.experiments.sweep import Sweep
+from spo.experiments.sweep import LoneRun, Sweep, open_sweep_or_run
 from spo.runs.checkpoint import StateDict
 from spo.runs.directory import RunDirectory
 from spo.runtime.files import (
@@ -25,6 +26,7 @@ from spo.runtime.files import (
     translate_os_errors,
     write_file,
 )
+from spo.runtime.formatting import plural
 
 STAGING = ".packing"
 """In the target: where everything is written before any of it is put in its place."""
@@ -41,17 +43,24 @@ class Packed:
     left_out: Mapping[str, int]  # by state
 
     def __str__(self) -> str:
-        size = f", {self.size / self.added / 1000:.1f} kB each" if self.added else ""
+        size = f", {self.size / self.added / 1000:.1f} kB{' each' * (self.added > 1)}" if self.added else ""
         known = [f"{self.known} were there"] if self.known else []
         left_out = [f"{count} {state}, left out" for state, count in sorted(self.left_out.items())]
-        return "; ".join([f"{self.added} runs packed into {self.path}{size}", *known, *left_out])
+        return "; ".join([f"{plural(self.added, 'run')} packed into {self.path}{size}", *known, *left_out])
 
 
-def pack_sweep(sweep: str, out: str | None, into: str | None, keeps_rows: bool) -> Packed:
+def pack_named(source: str, out: str | None, into: str | None, keeps_rows: bool) -> Packed:
     """As the command line asks for it."""
     if bool(out) == bool(into):
         raise SpoError("spo pack needs one of --out, a new directory, and --into, a pack to add to")
-    return pack(Path(sweep), Path(out or into), bool(out), keeps_rows)
+    opened = open_sweep_or_run(Path(source))
+    if not isinstance(opened, LoneRun):
+        return pack(Path(source), Path(out or into), bool(out), keeps_rows)
+    if into:
+        raise SpoError(
+            f"--into {into} takes runs of a sweep, and {source} is a single run: name --out, a new directory"
+        )
+    return pack_run(opened, Path(out), keeps_rows)
 
 
 def pack(source: Path, target: Path, is_new: bool = True, keeps_rows: bool = False) -> Packed:
@@ -68,13 +77,41 @@ def pack(source: Path, target: Path, is_new: bool = True, keeps_rows: bool = Fal
     return Packed(target, len(new), size, len(finished) - len(new), left_out)
 
 
+def pack_run(source: LoneRun, target: Path, keeps_rows: bool = False) -> Packed:
+    """Write a finished run that belongs to no sweep, and its policy, into a new directory."""
+    where = f"--out {target}"
+    _open_target(target, where, is_new=True)
+    (run,) = _check_finished(list(Results(source).runs.values()), source.path, keeps_rows)
+    policy = _policy_files(source.path)
+    staged = RunDirectory(target.with_name(f"{STAGING}-{target.name}"))
+    with translate_os_errors(where):
+        try:
+            shutil.rmtree(staged.path, ignore_errors=True)
+            staged.policy.mkdir(parents=True)
+            size = _write_run(run, staged, keeps_rows) + _write(policy, staged.policy)
+            staged.path.replace(target)
+        finally:
+            shutil.rmtree(staged.path, ignore_errors=True)
+    return Packed(target, 1, size, 0, {})
+
+
+def _policy_files(run: Path) -> dict[str, bytes]:
+    """The files of a run's final policy, which is loaded first: what is damaged is not published."""
+    from spo.models.policy_files import load_newest_policy  # brings torch, which sweeps are packed without
+
+    _, folder = load_newest_policy(run)
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("policy.*"))}
+
+
 def _open_target(target: Path, where: str, is_new: bool) -> Sweep | None:
     """The pack that is added to, if there is one."""
     with translate_os_errors(where):
         is_used = os.path.lexists(target) and any(path.name != STAGING for path in target.iterdir())
+    is_pack = is_used and os.path.isfile(target / "plan.json")
     if is_used and is_new:
-        raise SpoError(f"{where} is not empty; name a new directory, or add to it with --into {target}")
-    if is_used and not os.path.isfile(target / "plan.json"):
+        hint = f", or add to it with --into {target}" if is_pack else ""
+        raise SpoError(f"{where} is not empty; name a new directory{hint}")
+    if is_used and not is_pack:
         raise SpoError(f"{where} is not empty and holds no plan.json; accepted is what spo pack has made")
     return Sweep.open(target) if is_used else None
 
@@ -149,24 +186,30 @@ def _publish(target: Sweep, runs: list[Result], keeps_rows: bool) -> int:
 def _write_all(staged: Sweep, plan: Plan, runs: list[Result], keeps_rows: bool) -> int:
     staged.path.mkdir(parents=True)
     write_file(staged.path / "plan.json", canonical_json(plan.as_json()))
-    size = 0
     for run in runs:
-        directory = staged.run(run.cell)
-        directory.path.mkdir(parents=True)
-        for path, content in _files(run, directory, keeps_rows):
-            write_file(path, content)
-            size += len(content)
-    return size
+        staged.run(run.cell).path.mkdir(parents=True)
+    return sum(_write_run(run, staged.run(run.cell), keeps_rows) for run in runs)
 
 
-def _files(run: Result, target: RunDirectory, keeps_rows: bool) -> Iterator[tuple[Path, bytes]]:
-    yield target.status, canonical_json(run.status)
-    yield target.config, canonical_json(add_checksum(_strip_paths(run.config)))
-    if not keeps_rows:
-        yield from ((target.path / name, content) for name, content in pack_history(run.history).items())
-        return
-    for path in (run.directory.metrics, run.directory.episodes):
-        yield target.path / packed_path(path).name, _compress(path)
+def _write_run(run: Result, directory: RunDirectory, keeps_rows: bool) -> int:
+    records = {
+        directory.status.name: canonical_json(run.status),
+        directory.config.name: canonical_json(add_checksum(_strip_paths(run.config))),
+    }
+    return _write(
+        records | (_compress_rows(run.directory) if keeps_rows else pack_history(run.history)), directory.path
+    )
+
+
+def _write(files: Mapping[str, bytes], folder: Path) -> int:
+    """Write files by name, and return how many bytes they have."""
+    for name, content in files.items():
+        write_file(folder / name, content)
+    return sum(map(len, files.values()))
+
+
+def _compress_rows(directory: RunDirectory) -> dict[str, bytes]:
+    return {packed_path(path).name: _compress(path) for path in (directory.metrics, directory.episodes)}
 
 
 def _compress(path: Path) -> bytes:
