@@ -6,11 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from published_tables import read_published, table1_returns, width_returns, width_verdicts
 from spo import cli
 from spo.experiments.figure_data.recorded_ratios import read_ratios
 from spo.experiments.report.page import make_report
 from spo.experiments.results import Results
 from spo.experiments.sweep import Sweep
+from spo.experiments.verdict import DEPTHS
 from spo.runs.directory import RunDirectory
 
 ROOT = Path(__file__).parents[2]
@@ -49,6 +51,22 @@ def test_every_run_is_there_finished_exact_and_as_the_paper_has_it(results):
 def test_they_are_labelled_as_reduced(results):
     assert "reduced" in (PUBLISHED / "report.html").read_text().lower()
     assert results.sweep.plan.steps == 10**6
+
+
+def test_the_page_has_the_table_of_the_runs(results):
+    assert table1_returns(results) in (ROOT / "results" / "README.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def widths() -> Results:
+    return read_published("width")
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_the_page_on_widths_has_the_numbers_of_the_study(widths, depth):
+    page = (ROOT / "docs" / "width.md").read_text()
+    assert width_returns(widths, depth) in page
+    assert width_verdicts(widths, depth) in page
 
 
 def test_the_published_ratios_draw_figure_2(tmp_path):
