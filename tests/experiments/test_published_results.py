@@ -62,6 +62,15 @@ def widths() -> Results:
     return read_published("width")
 
 
+def test_the_study_of_widths_has_three_exact_seeds_of_every_cell(widths):
+    assert widths.plan.steps == 10**6 and len(widths.plan.variants) == 14
+    for task in widths.plan.tasks:
+        for variant in widths.plan.variants:
+            runs = widths.finished_runs(task, variant)
+            assert len(runs) >= 3 and all(run.status["exact"] for run in runs), (task, variant)
+            assert {run.config["settings"]["value_clip"] for run in runs} == {0.2}
+
+
 @pytest.mark.parametrize("depth", DEPTHS)
 def test_the_page_on_widths_has_the_numbers_of_the_study(widths, depth):
     page = (ROOT / "docs" / "width.md").read_text()
