@@ -186,6 +186,16 @@ def restrict(
     return dataclasses.replace(plan, **new, extra={}, reductions=_reductions(plan, new))
 
 
+def narrow(plan: Plan, tasks: tuple[str, ...], variants: tuple[str, ...]) -> Plan:
+    """The part of what was run with these tasks and variants; a part of a suite says in what it is less than that."""
+    if not tasks and not variants:
+        return plan
+    kept = {name: plan.variants[name] for name in _choose("--variants", variants, tuple(plan.variants))}
+    baseline = plan.baseline if plan.baseline in kept else None
+    part = dataclasses.replace(plan, tasks=_choose("--tasks", tasks, plan.tasks), variants=kept, baseline=baseline)
+    return _fit_to_suite(part)
+
+
 def _choose_variants(plan: Plan, wanted: tuple[str, ...]) -> dict[str, Mapping[str, object]]:
     """Those that are named, or all but the extra ones."""
     known = dict(plan.variants) | dict(plan.extra)

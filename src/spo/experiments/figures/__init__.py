@@ -25,8 +25,8 @@ class Figure:
     options: tuple[str, ...] = ()
 
 
-OPTIONS = ("runs", "iteration", "follow", "sweep")
-RUNS, SWEEP = ("runs", "iteration", "follow"), ("sweep",)
+RUNS, SWEEP, CURVES = ("runs", "iteration", "follow"), ("sweep",), ("sweep", "tasks", "variants")
+OPTIONS = (*RUNS, *CURVES)
 FIG1 = partial(make_training, suite="fig1", columns=1, width=COLUMN, height=2.2)
 FIG5 = partial(make_training, suite="table1", columns=3, height=2.3, has_deviations=True)
 """Both depths in one panel, because what depth does to each objective is what the figure is about."""
@@ -34,18 +34,18 @@ FIG6 = partial(make_training, suite="fig6", columns=4, height=2.3, has_deviation
 APPENDIX_C_RESNET = partial(make_training, suite="atari-resnet", columns=6, height=0.6)
 FIGURES = {
     "objectives": Figure("f and its slope over the ratio, for every objective", objectives.make),
-    "curves": Figure("training and ratio deviations of any sweep", make_curves, SWEEP),
-    "fig1": Figure("training on Breakout with a CNN and ResNet-18, of suite fig1", FIG1, SWEEP),
+    "curves": Figure("training and ratio deviations of any sweep", make_curves, CURVES),
+    "fig1": Figure("training on Breakout with a CNN and ResNet-18, of suite fig1", FIG1, CURVES),
     "fig2": Figure("the losses of SPO and PPO, and every sample's ratio per epoch of two runs", fig2.make, RUNS),
     "fig3": Figure("which samples PPO and SPO leave without a gradient", fig3.make),
     "fig4": Figure("SPO and its baselines aggregated over all tasks, of suite fig4", fig4.make, SWEEP),
-    "fig5": Figure("training and ratio deviations with 3 and 7 layers, of suite table1", FIG5, SWEEP),
-    "fig6": Figure("training and ratio deviations with ResNet-18, of suite fig6", FIG6, SWEEP),
+    "fig5": Figure("training and ratio deviations with 3 and 7 layers, of suite table1", FIG5, CURVES),
+    "fig6": Figure("training and ratio deviations with ResNet-18, of suite fig6", FIG6, CURVES),
     "fig7": Figure("surrogate and ratio deviation while three objectives are optimised on one batch", fig7.make),
     "appendix-a": Figure("SPO relative to PPO on 35 Atari games, of suite atari35", appendix_a.make, SWEEP),
     "appendix-c": Figure("aggregates over layers × minibatches, of suite layers-minibatches", score_bars.make, SWEEP),
     "appendix-c-resnet": Figure(
-        "training with ResNet-18 on 54 Atari games, of suite atari-resnet", APPENDIX_C_RESNET, SWEEP
+        "training with ResNet-18 on 54 Atari games, of suite atari-resnet", APPENDIX_C_RESNET, CURVES
     ),
     "width": Figure("realised ratio deviation against return at both depths, of suite width", width.make, SWEEP),
 }

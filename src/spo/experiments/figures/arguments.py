@@ -25,3 +25,7 @@ class FigureArguments:
     """Draws fig2 as the authors did: the paths of some dozens of samples, instead of all samples in each epoch."""
     sweep: fields.OptionalPath = None
     """The directory of a sweep, for figures that show one (spo bench makes it)."""
+    tasks: tuple[str, ...] = ()
+    """Only these tasks of the sweep, for figures of training curves."""
+    variants: tuple[str, ...] = ()
+    """Only these variants of it, likewise."""

@@ -7,7 +7,7 @@ import numpy as np
 from spo.errors import SpoError
 from spo.experiments.command_lines import sweep_command
 from spo.experiments.figures.arguments import FigureArguments
-from spo.experiments.plan import read_suite
+from spo.experiments.plan import narrow, read_suite
 from spo.experiments.results import Results
 from spo.experiments.sweep import Sweep
 
@@ -25,7 +25,8 @@ def open_results(arguments: FigureArguments, suite: str | None = None) -> Result
         raise SpoError(f"figure {name} needs --sweep, the directory of a sweep of {new}")
     if not os.path.isfile(path / "plan.json"):
         raise SpoError(f"--sweep {path} holds no plan.json; figure {name} shows {new}")
-    results = Results(Sweep.open(path))
+    plan = narrow(Sweep.open(path).plan, arguments.tasks, arguments.variants)
+    results = Results(Sweep(path, plan))
     if suite and results.plan.suite != suite:
         raise SpoError(f"--sweep {path} is of suite {results.plan.suite}; figure {name} shows {new}")
     if not any(run.state == "finished" for run in results.runs.values()):
