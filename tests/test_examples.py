@@ -60,6 +60,14 @@ def test_an_exported_policy_acts(example, capsys):
     assert "CartPole-v1 {'type': 'Discrete', 'n': 2" in capsys.readouterr().out
 
 
+def test_policies_side_by_side(example):
+    image, _ = pytest.importorskip("PIL.Image"), pytest.importorskip("pygame")
+    example("own_objective").main(steps="1024", out="run")
+    example("side_by_side").main(["run", "run/"], "out.webp", frames=3, every=60)
+    with image.open("out.webp") as picture:
+        assert picture.size == (640, 262) and picture.n_frames > 1
+
+
 def test_the_objective_in_a_loop(example):
     assert example("objective_in_a_loop").main(batches=20) > 0.9
 
