@@ -288,6 +288,7 @@ BAD = {
     **dict.fromkeys(("dual_clip", "power"), ["1", "0.5", "nan", "wide"]),
     "atari_wrappers": CHOICES,
     "env_timeout": ["0", "-1", "nan", "inf", "1e7", "soon"],
+    "schedule_steps": ["0", "-5", "1", "lots", "nan", "1e30", ""],
     "steps": ["0", "-5", "lots", "nan", "inf", "1e30", "k", ""],
     "preset": ["gold", "", "MUJOCO", "../mujoco"],
     "objective": ["pp0", "", "SPO", "nowhere:f", "math:pi", "json:loads", ":", "a:b:c"],
@@ -370,7 +371,7 @@ def is_typed_right(name: str, value: object) -> bool:
         return value in (-1, -0.5, -(2**40)) and value is not True
     if name == "encoder":
         return value == "poisoned:f"  # which is imported when a network is made
-    return name == "steps" and value == -0.5  # which is rounded first
+    return name in ("steps", "schedule_steps") and value == -0.5  # which is rounded first
 
 
 def test_a_wrong_setting_is_named_with_its_value(shell):

@@ -114,6 +114,8 @@ class Learning:
     """The KL that --lr-schedule adaptive-kl aims at."""
     epsilon_schedule: Literal["constant", "linear"] = "constant"
     """Linear decays the objective's epsilon to zero over the run; the value clip stays where it starts."""
+    schedule_steps: Annotated[fields.ScheduleSteps, fields.whole(1, 10**15)] = None
+    """Steps over which linear schedules fall to zero (unset: --steps); more of them make the start of a longer run."""
     adam_eps: Annotated[float, fields.ABOVE_ZERO]
     """Adam's epsilon."""
     max_grad_norm: Annotated[float, fields.ABOVE_ZERO]
@@ -304,15 +306,19 @@ class Config(Machine, Records, Environments, Networks, Learning, Sources, Object
         """lr·(1 − i/iterations), from iteration 0; None where the update adapts it by itself."""
         if self.lr_schedule == "adaptive-kl":
             return None
-        share = 1 - iteration / self.iterations if self.lr_schedule == "linear" else 1.0
-        return self.learning_rate * share
+        return self.learning_rate * (self._share_at(iteration) if self.lr_schedule == "linear" else 1.0)
 
     def widths_at(self, iteration: int) -> dict[str, float]:
         """ε·(1 − i/iterations), from iteration 0, of each width that is on a schedule."""
         if self.epsilon_schedule == "constant":
             return {}
         own = self.settings_for(self.resolved_objective.function)
-        return {name: own[name] * (1 - iteration / self.iterations) for name in WIDTHS if name in own}
+        return {name: own[name] * self._share_at(iteration) for name in WIDTHS if name in own}
+
+    def _share_at(self, iteration: int) -> float:
+        """What a linear schedule has left: 1 − i/iterations, of this run or of the one that it is the start of."""
+        whole = self.iterations if self.schedule_steps is None else self.schedule_steps // self.batch_size
+        return 1 - iteration / whole
 
 
 WIDTHS = ("epsilon", "epsilon_high", "epsilon_next")

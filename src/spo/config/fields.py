@@ -4,6 +4,7 @@ import ast
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -98,13 +99,14 @@ WRAPPERS = Range(
 )
 
 
-def parse_steps(text: str) -> int:
-    """Read 1000, 1e6, 200k or 1.5M as a whole number."""
+def parse_steps(text: str, setting: str = "steps") -> int:
+    """Read 1000, 1e6, 200k or 1.5M as a whole number; a refusal names the setting."""
     number, factor = (text[:-1], SUFFIXES[text[-1]]) if text and text[-1] in SUFFIXES else (text, 1)
     try:
         return round(float(number) * factor)
     except (ValueError, OverflowError):
-        raise ConfigError(f"--steps {text} is not a number of steps; accepted are forms such as 1000000, 1e6, 1M, 200k")
+        named = f"--{setting.replace('_', '-')} {text}"
+        raise ConfigError(f"{named} is not a number of steps; accepted are forms such as 1000000, 1e6, 1M, 200k")
 
 
 def parse_key_values(texts: list[str]) -> dict[str, object]:
@@ -144,6 +146,7 @@ SHOWN_IF_SET = tyro.conf.arg(help_behavior_hint=_show_default)
 """The help tells a default only where there is one."""
 
 Steps = Annotated[int, _one_word("STEPS", parse_steps)]
+ScheduleSteps = Annotated[int | None, _one_word("STEPS", partial(parse_steps, setting="schedule_steps")), SHOWN_IF_SET]
 OptionalText = Annotated[str | None, _one_word("TEXT", str), SHOWN_IF_SET]
 OptionalPath = Annotated[Path | None, _one_word("PATH", Path), SHOWN_IF_SET]
 OptionalNumber = Annotated[float | None, _one_word("NUMBER", float), SHOWN_IF_SET]

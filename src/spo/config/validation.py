@@ -53,8 +53,8 @@ def _coerce_value(name: str, value: Any) -> Any:
         nearest = suggest(name, FIELDS, NAMES_ELSEWHERE)
         raise ConfigError(f"setting {name!r} is unknown{nearest}; accepted: {', '.join(FIELDS)}")
     accepted = HINTS[name]
-    if name == "steps" and isinstance(value, str | float):
-        value = fields.parse_steps(str(value))
+    if name in ("steps", "schedule_steps") and isinstance(value, str | float):
+        value = fields.parse_steps(str(value), name)
     if isinstance(value, list):
         value = tuple(value)
     if not _fits(value, accepted):
@@ -127,6 +127,7 @@ def validate(config: Config) -> Config:
     _check_objective_settings(config)
     _check_width(config)
     _check_epsilon_schedule(config)
+    _check_schedule_steps(config)
     _check_improvement_rule(config)
     _check_batch(config)
     if config.keep_best and not config.eval_every:
@@ -180,6 +181,13 @@ def _check_epsilon_schedule(config: Config) -> None:
         why = "which adapts epsilon by itself" if adapts else "which has no epsilon"
         refused = f"--epsilon-schedule {config.epsilon_schedule} does not go with objective {config.objective}"
         raise ConfigError(f"{refused}, {why}: it must be constant")
+
+
+def _check_schedule_steps(config: Config) -> None:
+    """A schedule that ends before the run would leave iterations that learn nothing."""
+    if config.schedule_steps is not None and config.schedule_steps < config.steps:
+        accepted = f"it must be a whole number of at least {config.steps} (--steps)"
+        raise ConfigError(f"--schedule-steps {config.schedule_steps} is not accepted: {accepted}")
 
 
 def _check_improvement_rule(config: Config) -> None:
