@@ -23,6 +23,7 @@ from spo.cli.training import parse_train
 from spo.errors import SpoError
 from spo.experiments import statistics
 from spo.experiments.agreement import comparisons, pairs
+from spo.experiments.answer import answer
 from spo.experiments.command_lines import sweep_command
 from spo.experiments.figures.style import make_distinct, styles_for
 from spo.experiments.plan import Cell, read_suite, restrict
@@ -601,6 +602,15 @@ def test_the_command_of_a_comparison():
         " --gamma 0.9 --no-tensorboard --env-arg limit=3 --out x"
     )
     assert sweep_command(replace(plan, variants={"a": {"objective": "spo", "epsilon": 0.1}}), "x") == ""
+
+
+def test_the_command_prints_the_table_the_answer_and_its_files(sweep, tmp_path, capsys):
+    cli.dispatch(["report", str(sweep.path), "--out", str(tmp_path / "page.html")])
+    *table, words, page, results, curves = capsys.readouterr().out.splitlines()
+    entry = Results(sweep).entry("Hill-v0", "spo")
+    assert any("Hill-v0" in line and f"{entry.mean:.1f} ± {entry.std:.1f}" in line for line in table)
+    assert words == " ".join(answer(Results(sweep)))
+    assert [page, results, curves] == [str(tmp_path / name) for name in ("page.html", "results.csv", "curves.csv")]
 
 
 # Input

@@ -152,7 +152,8 @@ def figures(words: list[str]) -> None:
 
 @dataclass(frozen=True)
 class ReportArguments:
-    """Makes a page of results that needs nothing but itself, and results.csv and curves.csv beside it."""
+    """Prints the table of a directory's runs and the answer that it gives, and makes a page of all results that needs
+    nothing but itself, and results.csv and curves.csv beside it."""
 
     directory: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
     """A directory that spo bench or spo compare made, or that of one run."""
@@ -162,9 +163,13 @@ class ReportArguments:
 
 @command("report DIR", "make one page of a sweep's results, or of one run", ReportArguments)
 def report(given: ReportArguments) -> None:
-    from spo.experiments.report.page import make_report
+    from spo.experiments.console import print_results
+    from spo.experiments.report.page import read_for_report, write_report
 
-    for path in make_report(Path(given.directory), Path(given.out) if given.out else None):
+    out = Path(given.out) if given.out else Path(given.directory) / "report.html"
+    results = read_for_report(Path(given.directory), out)
+    print_results(results)
+    for path in write_report(results, out):
         print(path)
 
 

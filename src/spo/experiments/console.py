@@ -13,11 +13,12 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from spo.errors import SpoError
+from spo.experiments.answer import answer
 from spo.experiments.plan import Cell, Plan
 from spo.experiments.results import Results
 from spo.experiments.run_time import seconds_of_all, sort_longest_first
 from spo.experiments.sweep import Sweep
-from spo.runtime.formatting import clock, draw_bars
+from spo.runtime.formatting import clock, draw_bars, fold
 
 SECONDS_BETWEEN_LINES = 10.0
 WIDE = 200
@@ -117,6 +118,13 @@ def progress_line(numbers: list[str]) -> str:
         return numbers[0]
     steps, speed, left, reached, deviation = numbers
     return f"{steps} steps, {speed} steps/s, {left} left, return {reached}, ratio deviation {deviation}"
+
+
+def print_results(results: Results) -> None:
+    """The table of what the runs came to, and the answer in words."""
+    # Elsewhere than on a terminal nothing is gained by folding lines.
+    Console(width=None if sys.stdout.isatty() else WIDE).print(result_table(results))
+    print(fold(" ".join(answer(results)), sys.stdout))
 
 
 def result_table(results: Results) -> Table:

@@ -5,11 +5,8 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from rich.console import Console
-
 from spo.errors import SpoError
-from spo.experiments.answer import answer
-from spo.experiments.console import WIDE, Display, print_missing, print_plan, result_table
+from spo.experiments.console import Display, print_missing, print_plan, print_results
 from spo.experiments.executors import Executor, execute
 from spo.experiments.executors.local import run_here
 from spo.experiments.history import was_packed
@@ -52,9 +49,7 @@ def bench(
     (out / "results.csv").write_text(everything.csv())
     (out / "curves.csv").write_text(curves_csv(everything))
     results = Results(sweep)
-    # Elsewhere than on a terminal nothing is gained by folding lines.
-    Console(width=None if sys.stdout.isatty() else WIDE).print(result_table(results))
-    print(fold(" ".join(answer(results)), sys.stdout))
+    print_results(results)
     kept = ["results.csv", "curves.csv", *draw_picture(results, out)]
     print(fold(f"{', '.join(kept)} and runs/ are in {out}; spo report {out} makes a page of them", sys.stdout))
     print_missing(results)

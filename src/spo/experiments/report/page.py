@@ -40,10 +40,19 @@ SECTIONS = {
 def make_report(directory: Path, out: Path | None = None) -> list[Path]:
     """Write the page (unset: report.html in the directory), and results.csv and curves.csv beside it."""
     out = out or directory / "report.html"
+    return write_report(read_for_report(directory, out), out)
+
+
+def read_for_report(directory: Path, out: Path) -> Results:
+    """What a directory holds; that no page can be made of it there is told before anything is read."""
     if out.suffix not in (".html", ".htm"):
         raise SpoError(f"--out {out} is not accepted: it must be a file that ends in .html")
-    pyplot()  # a missing package is told before anything is read
-    results = Results(open_sweep_or_run(directory))
+    pyplot()  # a missing package
+    return Results(open_sweep_or_run(directory))
+
+
+def write_report(results: Results, out: Path) -> list[Path]:
+    """Write the page, and the tables beside it."""
     tables = {"results.csv": results.csv(), "curves.csv": curves_csv(results)}
     contents = {out: page(results)} | {out.with_name(name): text for name, text in tables.items()}
     with translate_os_errors(f"--out {out}"):
