@@ -15,7 +15,17 @@ from spo import cli
 from spo.errors import SpoError
 from spo.experiments import random_scores, statistics
 from spo.experiments.figures import FIGURES, appendix_a, fig4, learning_curves, score_bars
-from spo.experiments.figures.style import DASHED, DOTTED, FORMATS, plot_options, pyplot, short_number, styles_for
+from spo.experiments.figures.style import (
+    DASHED,
+    DOTTED,
+    FORMATS,
+    plot_options,
+    pyplot,
+    save,
+    short_number,
+    styles_for,
+    write_note,
+)
 from spo.experiments.figures.sweep_notes import seed_count
 from spo.experiments.plan import Cell, read_suite, restrict, suite_names
 from spo.experiments.report.scores import score_section
@@ -154,6 +164,15 @@ def test_curves_of_some_tasks_and_variants_say_what_they_leave_out(table1, tmp_p
     sentence = "--variants spo-9 is not in this suite; accepted: ppo-3, spo-3, ppo-7, spo-7"
     assert refused("fig5", "--sweep", sweep, "--variants", "spo-9") == sentence
     assert refused("fig4", "--sweep", sweep, "--tasks", "Ant-v4").startswith("--tasks is not accepted: figure fig4")
+
+
+def test_no_letter_of_a_note_is_cut_off(tmp_path):
+    """Letters are not as wide at the resolution of a file as at that of a screen."""
+    figure = pyplot().figure(figsize=(7, 1))
+    write_note(figure, "m" * 120 + " i" * 200)
+    (path,) = save(figure, "note", tmp_path, ("png",))
+    pixels = pyplot().imread(path)[..., :3]
+    assert pixels.min() < 0.5 and pixels[:, -10:].min() == 1
 
 
 # Styles

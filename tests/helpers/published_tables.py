@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from spo.experiments.results import Results
+from spo.experiments.results import Entry, Results
 from spo.experiments.statistics import Interval
 from spo.experiments.sweep import Sweep
 from spo.experiments.verdict import BASES, DEPTHS, verdicts
@@ -68,10 +68,49 @@ def table1_returns(results: Results) -> str:
     rows = []
     for task in plan.tasks:
         entries = [results.entry(task, name) for name in plan.variants]
-        ours = [f"{own.mean:.0f} ± {own.std:.0f} / {_deviation(own.deviation)}" for own in entries]
         papers = [f"*{own.paper[0]:.0f} / {_deviation(own.paper[1])}*" for own in entries]
-        rows += [[task, *ours], ["*paper*", *papers]]
+        rows += [[task, *map(_table1_cell, entries)], ["*paper*", *papers]]
     return table_of(["task", *map(plan.label, plan.variants)], rows)
+
+
+def _table1_cell(entry: Entry) -> str:
+    if entry.mean is None:
+        return "–"
+    spread = f" ± {entry.std:.0f}" if len(entry.returns) > 1 else ""
+    return f"{entry.mean:.0f}{spread} / {_deviation(entry.deviation)}"
+
+
+def deep_returns(results: Results) -> str:
+    """README.md: PPO-Clip and SPO with 7 layers at full length, on every task that both have finished."""
+    pairs = {task: [results.entry(task, name) for name in ("ppo-7", "spo-7")] for task in results.plan.tasks}
+    whole = {task: pair for task, pair in pairs.items() if all(len(entry.returns) for entry in pair)}
+    rows = [[task, *map(_table1_cell, pair)] for task, pair in whole.items()]
+    return table_of(["7 layers, 10M steps", "PPO-Clip", "**SPO**"], rows)
+
+
+COURSE = {
+    "ratio_deviation": "mean |r − 1|",
+    "kl": "KL",
+    "entropy": "entropy",
+    "explained_variance": "explained variance",
+}
+COURSE |= {"grad_norm": "gradient norm"}
+"""What tells why a run goes as it goes, and what a page calls it."""
+
+
+def course(results: Results, task: str, parts: int = 5) -> str:
+    """results/README.md: how PPO and SPO with 7 layers went on a task, as means over parts of the steps (seed 1)."""
+    runs = {name: results.finished_runs(task, f"{name}-7")[0] for name in ("ppo", "spo")}
+    rows = [
+        [f"{name.upper()}, return", *(f"{value:.0f}" for value in run.history.return_curve(parts))]
+        for name, run in runs.items()
+    ]
+    for metric, words in COURSE.items():
+        for name, run in runs.items():
+            values = run.history.metric_curve(metric, parts)
+            rows.append([f"{name.upper()}, {words}", *(f"{value:.2g}".replace("-", "−") for value in values)])
+    ends = [f"to {results.plan.steps * (part + 1) / parts / 1e6:g}M" for part in range(parts)]
+    return table_of([f"{task}, 7 layers", *ends], rows)
 
 
 def _deviation(value: float) -> str:
@@ -79,7 +118,10 @@ def _deviation(value: float) -> str:
 
 
 if __name__ == "__main__":
-    print(table1_returns(read_published("table1-1M")))
+    for name in ("table1", "table1-1M"):
+        print(table1_returns(read_published(name)))
+    full = read_published("table1")
+    print(deep_returns(full), *(course(full, task) for task in full.plan.tasks), sep="\n")
     widths = read_published("width")
     for depth in DEPTHS:
         print(width_returns(widths, depth), width_verdicts(widths, depth), sep="\n")

@@ -22,6 +22,8 @@ COLUMN, PAGE = 3.4, 6.9
 """Inches that a column and a page of the paper are wide: figures of sweeps are drawn as large as they are printed."""
 PADDING = 0.1
 """Inches of white around all that a figure shows."""
+DPI = 150
+"""Of what is made of pixels, such as a PNG."""
 FORMATS = ("svg", "png", "pdf")
 
 Line = str | tuple[int, tuple[float, ...]]
@@ -172,9 +174,10 @@ def save(figure, name: str, out: Path, formats: tuple[str, ...] = FORMATS) -> li
     try:
         with translate_os_errors(f"--out {out}"):
             out.mkdir(parents=True, exist_ok=True)
+            figure.set_dpi(DPI)  # at which text is as wide as it will be
             box = figure.get_tightbbox().padded(PADDING)
             for path, ending in zip(paths, formats):
-                figure.savefig(path, dpi=150, bbox_inches=box, metadata=dates[ending])
+                figure.savefig(path, dpi=DPI, bbox_inches=box, metadata=dates[ending])
     finally:
         pyplot().close(figure)
     return paths
