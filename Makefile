@@ -3,10 +3,16 @@ PYTHON ?= python3
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-long test-processors test-rest test-integrations test-trackers scan-integrations bench-guard same-numbers lint types docs wheel relocate-mutations clean
+.PHONY: demo show test test-long test-processors test-rest test-integrations test-trackers scan-integrations bench-guard same-numbers lint types docs wheel relocate-mutations clean
 
 demo: $(VENV)/.runs
 	$(VENV)/bin/spo compare Humanoid-v4 --objectives ppo-clip spo spo-adaptive --paper --steps 100k --hidden 256 256 128 128 64 64
+	@echo && echo "At full length, from the runs in results/table1:"
+	$(VENV)/bin/spo report results/table1 --out runs/full-length/report.html
+
+# The start of the paper's runs on Ant-v4, to where the returns part.
+show: $(VENV)/.runs
+	$(VENV)/bin/spo compare Ant-v4 --objectives ppo-clip spo --paper --steps 1.5M --schedule-steps 10M --hidden 256 256 128 128 64 64
 
 test: $(VENV)/.tests lint types
 	$(VENV)/bin/python -m pytest -n 3 --dist worksteal

@@ -21,7 +21,8 @@ SIZE, CAPTION = (320, 240), 22
 
 def film(policy: spo.Policy, label: str, frames: int, every: int, seed: int) -> list[Image.Image]:
     """One deterministic episode, a picture for every so many steps."""
-    env, pictures = gym.make(policy.spec.env, render_mode="rgb_array"), []
+    camera = {"camera_name": "track"} if "mujoco" in str(gym.spec(policy.spec.env).entry_point) else {}  # goes along
+    env, pictures = gym.make(policy.spec.env, render_mode="rgb_array", **camera), []
     observation, _ = env.reset(seed=seed)
     total, is_over = 0.0, False
     for step in range(frames * every):
@@ -48,7 +49,7 @@ def join(pictures: tuple[Image.Image, ...]) -> Image.Image:
     return row
 
 
-def main(runs: list[str], out: str, frames: int = 160, every: int = 2, fps: int = 10, seed: int = 0) -> None:
+def main(runs: list[str], out: str, frames: int = 80, every: int = 2, fps: int = 10, seed: int = 0) -> None:
     """Film each run's policy and write all of them, side by side, into one file."""
     if not os.environ.get("DISPLAY"):  # MuJoCo then renders without a screen
         os.environ.setdefault("MUJOCO_GL", "egl" if ctypes.util.find_library("EGL") else "osmesa")

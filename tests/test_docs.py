@@ -8,6 +8,7 @@ draw are run by `make test-long`, of these `make test` asks only whether the com
 import re
 import runpy
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,15 @@ def test_commands_of_a_page_run(page, tmp_path, monkeypatch):
         (tmp_path / text.partition("\n")[0].removeprefix("# ")).write_text(text)
     for line in commands_of(page):
         if not reason_for(line):
+            copy_published(line, tmp_path)
             carry_out(shlex.split(line)[1:])
+
+
+def copy_published(line: str, folder: Path) -> None:
+    """What a command reads of results/, where a command may write beside it."""
+    for name in re.findall(r"results/[\w./-]+", line):
+        if (ROOT / name).is_dir() and not (folder / name).exists():
+            shutil.copytree(ROOT / name, folder / name)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands_of(page)], ids=name_of)

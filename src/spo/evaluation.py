@@ -142,9 +142,21 @@ def _make_rendered(make_env: MakeEnv) -> gym.Env:
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
         os.environ.setdefault("MUJOCO_GL", "egl" if ctypes.util.find_library("EGL") else "osmesa")
     try:
-        return make_env(full_games=True, render_mode="rgb_array")
+        env = make_env(full_games=True, render_mode="rgb_array")
     except SpoError as error:
         raise SpoError(f"--video cannot be recorded: {error}{_hint_at_render_mode(error)}")
+    follow_body(env)
+    return env
+
+
+def follow_body(env: gym.Env) -> None:
+    """Let MuJoCo's camera go along where it would stay at the start: a robot that runs is out of sight in a second."""
+    renderer = getattr(env.unwrapped, "mujoco_renderer", None)
+    if renderer is None or renderer.camera_id != -1 or "trackbodyid" in (renderer.default_cam_config or {}):
+        return
+    from mujoco import mj_name2id, mjtObj
+
+    renderer.camera_id = mj_name2id(renderer.model, mjtObj.mjOBJ_CAMERA, "track")  # -1, as before, if there is none
 
 
 def _make_window(make_env: MakeEnv) -> gym.Env:
@@ -157,6 +169,7 @@ def _make_window(make_env: MakeEnv) -> gym.Env:
         env.close()
         modes = ", ".join(map(str, env.metadata.get("render_modes") or ())) or "nothing"
         raise SpoError(f"--render cannot show it: the environment draws {modes}")
+    follow_body(env)
     return env
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from published_tables import read_published, table1_returns, width_returns, width_verdicts
+from published_tables import course, deep_returns, read_published, table1_returns, width_returns, width_verdicts
 from spo import cli
 from spo.experiments.figure_data.recorded_ratios import read_ratios
+from spo.experiments.plan import read_suite
 from spo.experiments.report.page import make_report
 from spo.experiments.results import Results
 from spo.experiments.sweep import Sweep
@@ -53,8 +54,41 @@ def test_they_are_labelled_as_reduced(results):
     assert results.sweep.plan.steps == 10**6
 
 
-def test_the_page_has_the_table_of_the_runs(results):
-    assert table1_returns(results) in (ROOT / "results" / "README.md").read_text()
+@pytest.mark.parametrize("name", ["table1", "table1-1M"])
+def test_the_page_has_the_table_of_the_runs(name):
+    assert table1_returns(read_published(name)) in (ROOT / "results" / "README.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def full() -> Results:
+    return read_published("table1")
+
+
+def test_full_length_is_that_of_the_paper_and_nothing_else_was_changed(full):
+    finished = [run for run in full.runs.values() if run.state == "finished"]
+    assert full.plan.steps == read_suite("table1").steps == 10**7 and finished
+    assert all(run.config["settings"]["paper"] and run.status["exact"] for run in finished)
+
+
+def test_the_first_page_has_the_numbers_of_the_deep_policies(full):
+    assert deep_returns(full) in (ROOT / "README.md").read_text()
+
+
+def test_the_page_tells_how_ant_went(full):
+    assert course(full, "Ant-v4") in (ROOT / "results" / "README.md").read_text()
+
+
+def test_the_command_of_the_first_picture_draws_it(full, tmp_path, monkeypatch):
+    """And it shows every task of which the table beside it has numbers."""
+    monkeypatch.chdir(ROOT)
+    command = next(
+        line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("spo figures curves")
+    )
+    *words, out = command.partition("#")[0].split()[1:]
+    assert f"]({out}/curves.png)" in (ROOT / "README.md").read_text() and (ROOT / out / "curves.png").is_file()
+    cli.dispatch([*words, str(tmp_path)])
+    drawing = (tmp_path / "curves.svg").read_text()
+    assert all(task in drawing for task in full.plan.tasks) and "SPO, 7 layers" in drawing
 
 
 @pytest.fixture(scope="module")
@@ -102,11 +136,26 @@ def test_the_followed_samples_end_as_the_page_says(tmp_path):
     assert "largest |r − 1|: 1.47" in (tmp_path / "fig2-follow.svg").read_text()
 
 
-def test_the_command_of_make_demo_is_accepted(tmp_path, capsys):
-    line = next(line for line in (ROOT / "Makefile").read_text().splitlines() if "bin/spo compare" in line)
-    words = line.split()[1:] + ["--dry-run", "--out", str(tmp_path / "demo")]
-    cli.dispatch(words)
-    assert "3 of 3 runs to do, 100,000 steps each" in capsys.readouterr().out
+@pytest.mark.parametrize(
+    "target, plan", [("demo", "3 of 3 runs to do, 100,000 steps"), ("show", "2 of 2 runs to do, 1,500,000 steps")]
+)
+def test_the_command_of_a_target_is_accepted(target, plan, tmp_path, capsys):
+    cli.dispatch([*commands_of(target)[0], "--dry-run", "--out", str(tmp_path / target)])
+    assert f"{plan} each" in capsys.readouterr().out
+
+
+def test_the_demo_ends_with_the_results_at_full_length(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    *words, out = commands_of("demo")[1]
+    cli.dispatch([*words, str(tmp_path / "report.html")])
+    assert words[-1] == "--out" and out.startswith("runs/")  # which git ignores
+    assert "SPO, 7 layers" in capsys.readouterr().out
+
+
+def commands_of(target: str) -> list[list[str]]:
+    """The words after `spo` of each call that a target of the Makefile makes."""
+    recipe = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
+    return [line.split()[1:] for line in recipe.splitlines() if "/bin/spo " in line]
 
 
 def test_nothing_published_names_a_place_on_a_machine():

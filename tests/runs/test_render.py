@@ -90,3 +90,24 @@ def test_what_draws_nothing_is_named(run, monkeypatch):
     monkeypatch.setenv("DISPLAY", ":0")
     with pytest.raises(spo.SpoError, match="^--render cannot show it: the environment draws nothing"):
         spo.evaluate(run, Blind, episodes=1, render=True)
+
+
+@pytest.mark.parametrize(
+    "task, arguments, follows",
+    [
+        ("Ant-v4", {}, True),
+        ("HalfCheetah-v5", {}, True),
+        ("Humanoid-v4", {}, False),
+        ("Ant-v4", {"camera_id": 0}, False),
+    ],
+)
+def test_the_camera_goes_along_unless_it_does_so_already_or_was_chosen(task, arguments, follows):
+    mujoco = pytest.importorskip("mujoco")
+    env = gym.make(task, render_mode="rgb_array", **arguments)
+    renderer = env.unwrapped.mujoco_renderer
+    before = renderer.camera_id
+    evaluation.follow_body(env)
+    camera = renderer.model.camera(renderer.camera_id) if renderer.camera_id >= 0 else None
+    assert (renderer.camera_id != before) == follows
+    assert not follows or (camera.name, camera.mode[0]) == ("track", mujoco.mjtCamLight.mjCAMLIGHT_TRACKCOM)
+    env.close()
