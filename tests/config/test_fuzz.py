@@ -142,6 +142,9 @@ def shell(tmp_path, monkeypatch, finished):
 
 
 class Drawing:
+    def set_dpi(self, _: float) -> None:
+        pass
+
     def get_tightbbox(self) -> Bbox:
         return Bbox.unit()
 
