@@ -6,8 +6,10 @@ PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --c
 .PHONY: demo show test test-long test-processors test-rest test-integrations test-trackers scan-integrations bench-guard same-numbers lint types docs wheel relocate-mutations clean
 
 demo: $(VENV)/.runs
-	$(VENV)/bin/spo compare Humanoid-v4 --objectives ppo-clip spo spo-adaptive --paper --steps 100k --hidden 256 256 128 128 64 64
-	@echo && echo "At full length, from the runs in results/table1:"
+	$(VENV)/bin/spo compare InvertedDoublePendulum-v4 --objectives ppo-clip spo spo-adaptive --paper --lr-schedule constant --steps 150k --epochs 30 --horizon 64 --hidden 64 64 64 64 64 64 64
+	@echo && echo "The same with five seeds, from the runs in results/demo:"
+	$(VENV)/bin/spo report results/demo --out runs/five-seeds/report.html
+	@echo && echo "The paper's task and length, from the runs in results/table1:"
 	$(VENV)/bin/spo report results/table1 --out runs/full-length/report.html
 
 # The start of the paper's runs on Ant-v4, to where the returns part.

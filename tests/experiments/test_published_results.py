@@ -1,12 +1,23 @@
 """The published results: their report and table come from their runs, and they are what they say they are."""
 
+import json
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from published_tables import course, deep_returns, read_published, table1_returns, width_returns, width_verdicts
+from published_tables import (
+    APART,
+    course,
+    deep_returns,
+    demo_apart,
+    demo_returns,
+    read_published,
+    table1_returns,
+    width_returns,
+    width_verdicts,
+)
 from spo import cli
 from spo.experiments.figure_data.recorded_ratios import read_ratios
 from spo.experiments.plan import read_suite
@@ -138,19 +149,51 @@ def test_the_followed_samples_end_as_the_page_says(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "target, plan", [("demo", "3 of 3 runs to do, 100,000 steps"), ("show", "2 of 2 runs to do, 1,500,000 steps")]
+    "target, plan", [("demo", "3 of 3 runs to do, 150,000 steps"), ("show", "2 of 2 runs to do, 1,500,000 steps")]
 )
 def test_the_command_of_a_target_is_accepted(target, plan, tmp_path, capsys):
     cli.dispatch([*commands_of(target)[0], "--dry-run", "--out", str(tmp_path / target)])
     assert f"{plan} each" in capsys.readouterr().out
 
 
-def test_the_demo_ends_with_the_results_at_full_length(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("number, words_of_it", [(1, "5 seeds"), (2, "SPO, 7 layers")])
+def test_the_demo_ends_with_what_was_published(number, words_of_it, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
-    *words, out = commands_of("demo")[1]
+    *words, out = commands_of("demo")[number]
     cli.dispatch([*words, str(tmp_path / "report.html")])
     assert words[-1] == "--out" and out.startswith("runs/")  # which git ignores
-    assert "SPO, 7 layers" in capsys.readouterr().out
+    assert words_of_it in capsys.readouterr().out
+
+
+def test_the_published_demo_is_what_the_command_runs(monkeypatch):
+    plans = []
+    monkeypatch.setattr("spo.experiments.run_sweep.bench", lambda plan, *_: plans.append(plan))
+    words = [*commands_of("demo")[0], "--seeds", "5"]
+    cli.dispatch(words)
+    assert json.dumps(plans[0].as_json()) == json.dumps(read_published("demo").plan.as_json())
+    assert f"spo {' '.join(words)} --out runs/demo" in (ROOT / "results" / "README.md").read_text()
+
+
+def test_in_the_demo_every_run_of_spo_ends_above_every_one_of_ppo_clip():
+    results = read_published("demo")
+    ppo, spo, adaptive = (
+        results.entry("InvertedDoublePendulum-v4", name).returns for name in ("ppo-clip", "spo", "spo-adaptive")
+    )
+    assert len(ppo) == len(spo) == len(adaptive) == 5
+    assert max(ppo) < min(min(spo), min(adaptive))
+
+
+def test_the_pages_have_the_numbers_of_the_demo():
+    assert demo_returns() in (ROOT / "README.md").read_text()
+    assert demo_apart() in (ROOT / "results" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", APART.values())
+def test_what_makes_the_demo_differs_from_it_only_as_it_is_called(name):
+    own, demo = read_published(name).plan, read_published("demo").plan
+    allowed = {"hidden", "epochs", "horizon"}
+    assert own.steps == demo.steps and set(own.settings) <= set(demo.settings)
+    assert all(own.settings[key] == demo.settings[key] for key in set(demo.settings) - allowed)
 
 
 def commands_of(target: str) -> list[list[str]]:

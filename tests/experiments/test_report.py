@@ -33,7 +33,7 @@ from spo.experiments.results import Results
 from spo.experiments.scores import compare_variants
 from spo.experiments.sweep import Sweep
 from spo.runtime.formatting import short, with_sign
-from sweeps import VERSIONS, deviation, level, make_plan, make_sweep, scores_by_hand, write_run
+from sweeps import VARIANTS, VERSIONS, deviation, level, make_plan, make_sweep, scores_by_hand, write_run
 from waiting import PATIENCE
 
 VOID = {"meta", "img", "br"}
@@ -548,8 +548,21 @@ def test_a_lead_that_the_seeds_leave_open_may_be_chance(tmp_path):
             sweep, cell, returns=lambda share, seed=cell.seed: 60.0 * seed * share, deviations=lambda share: 0.1 * share
         )
     text = report_of(sweep)
-    assert "SPO is ahead on Hill-v0" in text and "so it may be chance." in text
+    assert "SPO is ahead on Hill-v0" in text and "so it may be chance)." in text
     assert "The ratio deviation stayed within ε = 0.2 with SPO (at most 0.100). It left ε = 0.2 with PPO" in text
+
+
+def test_the_best_of_three_is_compared_with_each(tmp_path):
+    cells = {Cell("Hill-v0", "spo", seed): 90.0 + 30 * seed for seed in (1, 2, 3)}
+    plan = make_plan(tasks=("Hill-v0",), variants=VARIANTS | {"wide": {"label": "SPO wide", "objective": "spo"}})
+    sweep = make_sweep(tmp_path / "sweep", plan, without=tuple(cells))
+    for cell, end in cells.items():
+        write_run(sweep, cell, returns=lambda share, end=end: end * share)
+    words, _ = answer(Results(sweep))
+    against_spo, against_ppo = words.split(" against ")[1].split(" and ")
+    assert words.startswith("SPO wide is ahead on Hill-v0 with a return of")
+    assert " of SPO (+" in against_spo and against_spo.endswith("so it may be chance)")
+    assert " of PPO (+" in against_ppo and against_ppo.endswith("which is more than chance between these seeds).")
 
 
 def test_one_run_has_a_report_of_its_own(tmp_path):

@@ -113,6 +113,35 @@ def course(results: Results, task: str, parts: int = 5) -> str:
     return table_of([f"{task}, 7 layers", *ends], rows)
 
 
+APART = {
+    "8 layers, 30 epochs of 512": "demo",
+    "8 layers, 10 epochs of 512": "demo-apart/8-layers-10-epochs",
+    "3 layers, 30 epochs of 512": "demo-apart/3-layers-30-epochs",
+    "3 layers, 10 epochs of 2048": "demo-apart/3-layers-10-epochs",
+}
+"""The demo first, then what makes it, each alone."""
+DEMO_HEAD = ["PPO-Clip", "**SPO**", "SPO, adaptive width"]
+
+
+def demo_cells(results: Results) -> list[str]:
+    """PPO-Clip, SPO and, where it was run, the adaptive width, on the task of a demo."""
+    (task,), variants = results.plan.tasks, ("ppo-clip", "spo", "spo-adaptive")
+    return [_table1_cell(results.entry(task, name)) if name in results.plan.variants else "–" for name in variants]
+
+
+def demo_returns() -> str:
+    """README.md: what the demo ends with, over its seeds."""
+    head = "return, last 10 % of 150k steps / largest ratio deviation"
+    return table_of([head, *DEMO_HEAD], [["8 layers, 30 epochs", *demo_cells(read_published("demo"))]])
+
+
+def demo_apart() -> str:
+    """results/README.md: the demo, and each of its demands alone."""
+    runs = {words: read_published(name) for words, name in APART.items()}
+    rows = [[words, str(own.plan.seeds), *demo_cells(own)] for words, own in runs.items()]
+    return table_of(["InvertedDoublePendulum-v4", "seeds", *DEMO_HEAD], rows)
+
+
 def _deviation(value: float) -> str:
     return f"{value:.{3 if value < 1 else 2 if value < 100 else 0}f}"
 
@@ -120,6 +149,7 @@ def _deviation(value: float) -> str:
 if __name__ == "__main__":
     for name in ("table1", "table1-1M"):
         print(table1_returns(read_published(name)))
+    print(demo_returns(), demo_apart(), sep="\n")
     full = read_published("table1")
     print(deep_returns(full), course(full, "Ant-v4"), sep="\n")
     widths = read_published("width")

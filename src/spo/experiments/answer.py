@@ -3,26 +3,40 @@
 from dataclasses import dataclass
 
 from spo.experiments.agreement import difference
-from spo.experiments.results import Result, Results
+from spo.experiments.results import Entry, Result, Results
 from spo.runtime.formatting import plural, short, with_sign
 
 MOST_TASKS = 6
 """Of how many tasks a sentence has the returns."""
+MOST_RIVALS = 3
+"""How many variants the best one is compared with, where there is one task."""
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A variant with a lower mean return than the best one's."""
+
+    variant: str
+    mean: float
+    ends: tuple[float, float] | None  # the 95 % interval of the difference; None with one seed
+
+    @property
+    def is_surely_behind(self) -> bool:
+        return self.ends is not None and self.ends[0] > 0
 
 
 @dataclass(frozen=True)
 class Lead:
-    """The variant with the highest mean return on a task, beside the next."""
+    """The variant with the highest mean return on a task, and the others from the next one down."""
 
     task: str
     first: str
-    second: str
-    returns: tuple[float, float]
-    ends: tuple[float, float] | None  # the 95 % interval of the difference; None with one seed
+    mean: float
+    rivals: list[Rival]
 
     @property
     def is_sure(self) -> bool:
-        return self.ends is not None and self.ends[0] > 0
+        return self.rivals[0].is_surely_behind
 
 
 def answer(results: Results) -> list[str]:
@@ -42,29 +56,40 @@ def compare_returns(results: Results) -> str:
 
 
 def find_lead(results: Results, task: str) -> Lead | None:
-    """The two best variants of a task, if two have returns there."""
+    """The best variant of a task beside the others, if two have returns there."""
     entries = {variant: results.entry(task, variant) for variant in results.plan.variants}
     known = sorted(
         (name for name, entry in entries.items() if len(entry.returns)), key=lambda name: -entries[name].mean
     )
     if len(known) < 2:
         return None
-    first, second = (entries[name] for name in known[:2])
-    has_seeds = min(len(first.returns), len(second.returns)) > 1
-    interval = difference(first.returns, second.returns) if has_seeds else None
-    ends = (float(interval.low), float(interval.high)) if interval else None
-    return Lead(task, known[0], known[1], (first.mean, second.mean), ends)
+    first, *others = known
+    rivals = [_make_rival(name, entries[first], entries[name]) for name in others]
+    return Lead(task, first, entries[first].mean, rivals)
+
+
+def _make_rival(variant: str, first: Entry, own: Entry) -> Rival:
+    has_seeds = min(len(first.returns), len(own.returns)) > 1
+    interval = difference(first.returns, own.returns) if has_seeds else None
+    return Rival(variant, own.mean, (float(interval.low), float(interval.high)) if interval else None)
 
 
 def _describe_lead(results: Results, lead: Lead) -> str:
-    label, (best, next_best) = results.plan.label, lead.returns
-    words = f"{label(lead.first)} is ahead on {lead.task} with a return of {short(best)} against {short(next_best)} of"
-    gap = best - next_best
-    if lead.ends is None:
-        return f"{words} {label(lead.second)}, but with one seed each this may be chance."
-    ends = f"{with_sign(gap)}, 95\u00a0% interval {with_sign(lead.ends[0], gap)} to {with_sign(lead.ends[1], gap)}"
-    sure = "which is more than chance between these seeds" if lead.is_sure else "so it may be chance"
-    return f"{words} {label(lead.second)} ({ends}), {sure}."
+    label, rivals = results.plan.label, lead.rivals[:MOST_RIVALS]
+    against = _list_names([_describe_rival(lead, label(rival.variant), rival) for rival in rivals])
+    is_alone = not any(rival.ends for rival in rivals)
+    end = ", but with one seed each this may be chance." if is_alone else "."
+    return f"{label(lead.first)} is ahead on {lead.task} with a return of {short(lead.mean)} against {against}{end}"
+
+
+def _describe_rival(lead: Lead, label: str, rival: Rival) -> str:
+    words = f"{short(rival.mean)} of {label}"
+    if rival.ends is None:
+        return words
+    gap = lead.mean - rival.mean
+    ends = " to ".join(with_sign(end, gap) for end in rival.ends)
+    sure = "which is more than chance between these seeds" if rival.is_surely_behind else "so it may be chance"
+    return f"{words} ({with_sign(gap)}, 95\u00a0% interval {ends}, {sure})"
 
 
 def _count_leads(results: Results, leads: list[Lead]) -> str:
@@ -72,11 +97,11 @@ def _count_leads(results: Results, leads: list[Lead]) -> str:
     by_name: dict[str, list[Lead]] = {}
     for lead in leads:
         by_name.setdefault(lead.first, []).append(lead)
-    has_seeds, has_room = any(lead.ends for lead in leads), len(leads) <= MOST_TASKS
+    has_seeds, has_room = any(lead.rivals[0].ends for lead in leads), len(leads) <= MOST_TASKS
     parts = []
     for name, own in sorted(by_name.items(), key=lambda item: -len(item[1])):
         words = f"{results.plan.label(name)} has the highest return on {len(own)} of {plural(len(leads), 'task')}"
-        pairs = [f"{one.task} {short(one.returns[0])} against {short(one.returns[1])}" for one in own]
+        pairs = [f"{one.task} {short(one.mean)} against {short(one.rivals[0].mean)}" for one in own]
         returns = f" ({', '.join(pairs)})" if has_room else ""
         sure = f", {sum(lead.is_sure for lead in own) or 'none'} of them by more than chance between the seeds"
         parts.append(words + returns + (sure if has_seeds else ""))
