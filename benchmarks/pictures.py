@@ -23,7 +23,7 @@ SHOWN = {
     "watch-run": ("run?run=0/{ppo}", "model('deviation').renderers[0].data_source.data.x.length > 1"),
 }
 """By picture: the page, and what must be true on it."""
-SIZES = {"watch-trust-region": (1180, 790), "watch-runs": (1280, 420), "watch-run": (1280, 820)}
+SIZES = {"watch-trust-region": (1180, 790), "watch-runs": (1440, 420), "watch-run": (1280, 820)}
 
 
 def demo_command(folder: Path) -> list[str]:

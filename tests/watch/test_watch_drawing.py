@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -126,6 +127,17 @@ def test_the_trust_region_says_what_it_shows_and_hides_what_has_nothing(tmp_path
     assert [plot.css_classes for plot in fans] == [[], ["empty"]] and not page.notes.visible
     expected = np.abs(cloud(2, "spo")["ratio"][-1] - 1).mean()
     assert f"mean |r − 1| <b>{show_number(expected)}</b>" in page.sides[0].words.text
+
+
+def test_ratios_around_1_are_marked_until_the_axis_has_no_room_for_them(tmp_path, monkeypatch):
+    page = open_page(TrustRegionPage, tmp_path)
+    plots = [side.cloud for side in page.sides]
+    page._set_scale()
+    assert all({0.8, 1, 1.2} <= set(plot.yaxis[0].ticker.ticks) for plot in plots)
+    monkeypatch.setattr(page.sides[0], "fan", SimpleNamespace(reach=lambda: (0.01, 20.0, 3.0)))
+    page._set_scale()
+    assert all({0.01, 1, 10} <= set(plot.yaxis[0].ticker.ticks) for plot in plots)
+    assert not any({0.8, 1.2} & set(plot.yaxis[0].ticker.ticks) for plot in plots)
 
 
 def test_a_comparison_of_nothing_has_no_empty_cards(tmp_path):

@@ -17,6 +17,7 @@ from bokeh.models import (
     LogScale,
     NumeralTickFormatter,
     PanTool,
+    PrintfTickFormatter,
     Range1d,
     ResetTool,
     SaveTool,
@@ -106,12 +107,16 @@ def show_part(part: UIElement, is_shown: bool) -> bool:
 
 def set_log_scale(plot: figure, is_log: bool, ticks: Sequence[float] = ()) -> None:
     """Draw the upright axis by powers, marked at the given numbers if there are any, or by numbers."""
-    if isinstance(plot.y_scale, LogScale) == is_log:
-        return
+    if isinstance(plot.y_scale, LogScale) != is_log:
+        _replace_axis(plot, is_log)
+    axis = plot.yaxis[0]
+    if is_log and ticks and getattr(axis.ticker, "ticks", None) != list(ticks):
+        axis.update(ticker=FixedTicker(ticks=list(ticks)), formatter=PrintfTickFormatter(format="%g"))
+
+
+def _replace_axis(plot: figure, is_log: bool) -> None:
     plot.y_scale = LogScale() if is_log else LinearScale()
     axis = LogAxis() if is_log else LinearAxis(formatter=BasicTickFormatter())
-    if is_log and ticks:
-        axis.update(ticker=FixedTicker(ticks=list(ticks)), formatter=BasicTickFormatter())
     style = {
         "major_label_text_font_size": FONT,
         "axis_label_text_font_size": FONT,

@@ -18,6 +18,8 @@ MILLISECONDS = 250
 TICKS = (0.001, 0.01, 0.1, 0.2, 0.3, 0.5, 0.8, 1, 1.2, 1.5, 2, 3, 5, 10, 100, 1000)
 FEW_TICKS = (0.001, 0.01, 0.1, 0.3, 1, 3, 10, 100, 1000)
 """Ratios that are marked on axes by powers."""
+WIDE = 30
+"""How many times its lowest ratio the highest of an axis is, where those around 1 have no room."""
 EXPLANATION = (
     "Each point is a sample of a batch: how much more likely the update has made its action (ratio), against how much"
     " better than expected it was (advantage). In the band the ratio is within 1 ± ε. ",
@@ -168,7 +170,7 @@ class TrustRegionPage(Page):
         self.ranges[0].update(start=-largest, end=largest, reset_start=-largest, reset_end=largest)
         with self.document.models.freeze():
             for side in self.sides:
-                set_log_scale(side.cloud, is_log, TICKS)
+                set_log_scale(side.cloud, is_log, TICKS if ends[1] < WIDE * ends[0] else FEW_TICKS)
                 set_log_scale(side.fan_plot, is_log, FEW_TICKS)
 
     # Playing
