@@ -4,9 +4,11 @@ import json
 import re
 from pathlib import Path
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
+import spo
 from published_tables import (
     APART,
     course,
@@ -87,6 +89,32 @@ def test_the_first_page_has_the_numbers_of_the_deep_policies(full):
 
 def test_the_page_tells_how_ant_went(full):
     assert course(full, "Ant-v4") in (ROOT / "results" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("objective, low, high", [("spo", 0.9, 1.0), ("ppo", 0.0, 0.2)])
+def test_the_cheetah_of_spo_runs_on_its_back_and_that_of_ppo_upright(objective, low, high):
+    """As the pages say of the two policies: the share of an episode's steps in which the torso is upside down."""
+    policy = spo.load(ROOT / "results" / "policies" / f"HalfCheetah-v4-{objective}")
+    env = gym.make("HalfCheetah-v4")
+    observation, _ = env.reset(seed=0)
+    angles, is_over = [], False
+    while not is_over:
+        observation, _, _, is_over, _ = env.step(policy.act(observation))
+        angles.append(env.unwrapped.data.qpos[2])
+    env.close()
+    assert low <= np.mean(np.cos(angles) < 0) <= high
+
+
+def test_few_short_runs_of_the_cheetah_get_far_as_the_page_counts_them():
+    returns = {"ppo": [], "spo": [], "spo-wide": [], "spo-adaptive-0.07": [], "spo-adaptive-0.1": []}
+    for results in (read_published("table1-1M"), read_published("width")):
+        for name in returns:
+            for variant in {f"{name}-3", f"{name}-7"} & set(results.plan.variants):
+                returns[name] += list(results.entry("HalfCheetah-v4", variant).returns)
+    far = {name: (sum(value > 2000 for value in own), len(own)) for name, own in returns.items()}
+    assert far["ppo"] == (3, 12) and far["spo"] == (0, 12)
+    others = [counts for name, counts in far.items() if name not in ("ppo", "spo")]
+    assert tuple(map(sum, zip(*others))) == (2, 18)
 
 
 def test_the_command_of_the_first_picture_draws_it(full, tmp_path, monkeypatch):
