@@ -81,6 +81,12 @@ def test_a_game_in_small_letters_is_answered_with_its_name():
         make_config("space_invaders")
 
 
+@pytest.mark.parametrize("name, meant", [("ppo", "ppo-clip"), ("spo", "spo"), ("ppo-clip", "ppo-clip")])
+def test_an_objective_in_the_place_of_the_environment_is_told_as_such(name, meant):
+    with pytest.raises(EnvError, match=f"'{name}' names an objective; .* --objective {meant}$"):
+        make_config(name)
+
+
 def test_names_of_other_libraries_lead_to_ours():
     assert set(NAMES_ELSEWHERE.values()) <= FIELDS.keys()
     assert not NAMES_ELSEWHERE.keys() & FIELDS.keys()

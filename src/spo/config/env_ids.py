@@ -6,6 +6,7 @@ from importlib.util import find_spec
 import gymnasium as gym
 
 from spo.errors import EnvError
+from spo.objectives import OBJECTIVES
 
 SUFFIX = "NoFrameskip-v4"
 CLASSIC_MODULES = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text", "gymnasium.envs.tabular")
@@ -51,8 +52,13 @@ def add_version(env_id: str) -> str:
 
 
 def check_env_id(env_id: str) -> None:
-    """Refuse a name that lacks its version, or is written as no game of Atari is."""
-    if not env_id.isidentifier() or env_id in gym.registry:
+    """Refuse an objective, a name that lacks its version, or one that is written as no game of Atari is."""
+    if env_id in gym.registry:
+        return
+    if objective := next((name for name in OBJECTIVES if f"{name}-".startswith(f"{env_id}-")), None):
+        example = f"spo train HalfCheetah-v4 --objective {objective}"
+        raise EnvError(f"{env_id!r} names an objective; accepted is an environment, as in {example}")
+    if not env_id.isidentifier():
         return
     if versions := list_versions(env_id):
         raise EnvError(f"environment {env_id!r} has no version; accepted: {', '.join(versions)}")
