@@ -262,3 +262,19 @@ def test_nothing_is_cut_off_in_a_terminal_of_eighty_letters(tmp_path):
     assert "…" not in written.getvalue()
     for word in ("interrupted", "HalfCheetah-v4", "SPO adaptive", "100 %", "deviation", "return", "▁"):
         assert word in written.getvalue()
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120])
+def test_no_number_is_cut_off_in_any_terminal(tmp_path, width):
+    for seed in (1, 2):
+        path = tmp_path / f"run-{seed}"
+        write_run(path, "finished", made=20, env="InvertedDoublePendulum-v4", objective="spo-adaptive", seed=seed)
+    written = io.StringIO()
+    Console(file=written, width=width, force_terminal=False).print(draw(fresh(tmp_path), (width, 40)))
+    header, *rows = written.getvalue().splitlines()[1:]
+    assert len(rows) == 2 and max(map(len, [header, *rows])) <= width and "deviation" in header
+    cut = {word[:-1] for row in rows for word in row.split() if word.endswith("…")}
+    assert all(any(name.startswith(part) for name in ("InvertedDoublePendulum-v4", "SPO", "adaptive")) for part in cut)
+    if width >= 80:
+        column = header.index("seed")
+        assert {row[column : column + 4].strip() for row in rows} == {"1", "2"}

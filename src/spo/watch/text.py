@@ -21,12 +21,14 @@ COLOURS = {"running": "cyan", "finished": "green", "failed": "red", "damaged": "
            "interrupted": "yellow", "starting": "cyan"}  # fmt: skip
 WIDE = 100
 """Letters of a terminal from which there is room for all of a cell."""
-WIDTHS = {"state": 0, "task": 0, "objective": 60, "seed": 140, "progress": 0, "steps/s": 130, "left": WIDE, "return": 0,
-          "spark": 70, "deviation": 0, "run": WIDE}  # fmt: skip
+WIDTHS = {"state": 0, "task": 0, "objective": 60, "seed": 80, "progress": 0, "steps/s": 130, "left": WIDE, "return": 0,
+          "spark": 70, "deviation": 0, "run": 120}  # fmt: skip
 """The columns, and the letters that a terminal must be wide for each."""
 MOST_TROUBLES = 5
 HEADERS = {"spark": "", "progress": "done"}
 NUMERIC = ("seed", "steps/s", "left", "return", "deviation")
+MAY_BE_CUT = ("task", "objective", "run")
+"""Where a terminal is too narrow for all letters; a number that has lost its end is another number."""
 
 
 def watch_in_terminal(roots: list[Path]) -> None:
@@ -77,7 +79,7 @@ def _table(catalogue: Catalogue, glances: list[Glance], width: int) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in names:
         header, numeric, is_last = HEADERS.get(name, name), name in NUMERIC, name == "run"
-        table.add_column(header, justify="right" if numeric else "left", no_wrap=True, overflow="ellipsis",
+        table.add_column(header, justify="right" if numeric else "left", no_wrap=name not in MAY_BE_CUT,
                          ratio=1 if is_last else None)  # fmt: skip
     table.expand = "run" in names
     differences = list_differences(glances)
@@ -104,10 +106,10 @@ def _cells(glance: Glance, name: str, differences: str, is_wide: bool) -> dict[s
         "steps/s": show_number(glance.speed),
         "left": clock_or_days(glance.seconds_left),
         "return": show_number(glance.last_return),
-        "spark": draw_bars(glance.spark, 14 if is_wide else 7),
+        "spark": draw_bars(glance.spark, 14 if is_wide else 5),
         "run": " · ".join(part for part in (name, "" if glance.sweep else differences) if part),
     }
-    cells = {name: Text(printable(word)) for name, word in words.items()}
+    cells = {name: Text(printable(word), no_wrap=True, overflow="ellipsis") for name, word in words.items()}
     cells["run"].stylize("dim")
     cells["state"] = Text(glance.state, style=COLOURS.get(glance.state, ""))
     cells["deviation"] = Text(show_number(glance.deviation_max), style="red" if leaves_bound(glance) else "")
