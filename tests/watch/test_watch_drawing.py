@@ -53,6 +53,14 @@ def test_figures_without_anything_to_show_are_not_shown(tmp_path):
     assert [len(data["x"]) for data in lent].count(1) == 1  # the figure of the width has one still
 
 
+@pytest.mark.parametrize("every, is_told", [(0, False), (5, True)])
+def test_the_legend_names_evaluations_where_the_run_makes_them(tmp_path, every, is_told):
+    write_run(tmp_path / "run", made=3, eval_every=every)
+    page = open_page(RunPage, tmp_path)
+    (legend,) = [own["lines"] for own in page.describe()["figures"] if own["parts"] == ["return"]]
+    assert ("evaluations" in [line["label"] for line in legend]) == is_told
+
+
 def test_axes_go_by_powers_where_something_is_above_zero(tmp_path):
     write_run(tmp_path / "run", made=3)
     page = open_page(RunPage, tmp_path)

@@ -106,9 +106,13 @@ class RunPage(Page):
             return [
                 {"label": "episodes", "colour": GREY, "kind": "point"},
                 {"label": "mean and standard deviation", "colour": BLUE},
-                {"label": "evaluations", "colour": VERMILION, "kind": "point"},
+                *([{"label": "evaluations", "colour": VERMILION, "kind": "point"}] if self._evaluates() else []),
             ]
         return own if len(own) > 1 else []
+
+    def _evaluates(self) -> bool:
+        run = self.catalogue.glances.get(self.key)
+        return run is not None and run.settings.get("eval_every", "0") != "0"
 
     def _make_choice(self, name: str, labels: list[str], title: str) -> RadioButtonGroup:
         choice = RadioButtonGroup(name=name, labels=labels, active=0, stylesheets=[self.widget_style])
