@@ -18,6 +18,8 @@ from spo.errors import SpoError
 from waiting import PATIENCE, wait_for
 
 ENVS, LIMIT, STEPS = 3, 24, 120
+LIMITS = {"InvertedPendulum": 4, "InvertedDoublePendulum": 4}
+"""Of those that nearly always fall before."""
 TASKS_OF_THIS_PROCESS = Path("/proc/self/task")
 ENDLESS = {"HalfCheetah", "HumanoidStandup", "Swimmer"}
 
@@ -43,8 +45,8 @@ def actions(envs: SyncVecEnv, steps: int = STEPS) -> np.ndarray:
 )
 @pytest.mark.parametrize("name", TASKS)
 def test_a_task_stepped_together_gives_the_bits_of_gymnasium(name, version, threads):
-    env = f"{name}-v{version}"
-    together, alone = made(env, threads, max_episode_steps=LIMIT), one_by_one(env, max_episode_steps=LIMIT)
+    env, limit = f"{name}-v{version}", LIMITS.get(name, LIMIT)
+    together, alone = made(env, threads, max_episode_steps=limit), one_by_one(env, max_episode_steps=limit)
     assert together.task is not None and together.stepping_threads == threads
     compare(together, alone, name in ENDLESS)
     together.close()
@@ -143,7 +145,13 @@ def test_environments_that_differ_step_by_themselves():
 @pytest.mark.parametrize("name", TASKS)
 def test_a_task_that_gives_other_bits_is_not_trusted(name, monkeypatch):
     """As if Gymnasium's next release had changed it."""
-    monkeypatch.setattr(TASKS[name], "action_weight", np.nextafter(np.float32(TASKS[name].action_weight), 1))
+    step = TASKS[name].step
+
+    def step_otherwise(task, action):
+        observation, reward, is_over = step(task, action)
+        return observation, np.nextafter(reward, np.inf), is_over
+
+    monkeypatch.setattr(TASKS[name], "step", step_otherwise)
     assert made(f"{name}-v5").task is None
 
 

@@ -31,7 +31,9 @@ class Simulations(Protocol):
     def close(self) -> None: ...
 
 
-def make_simulations(envs: Sequence[gym.Env], threads: int, needs_forces: bool, needs_state_only: bool) -> Simulations:
+def make_simulations(
+    envs: Sequence[gym.Env], threads: int, needs_forces: bool, outputs: tuple[str, ...] | None
+) -> Simulations:
     """MuJoCo's own batch of simulations where there is one, and where it knows all that a task looks at."""
     stop_clock()
     threads = min(threads, len(envs))
@@ -39,7 +41,9 @@ def make_simulations(envs: Sequence[gym.Env], threads: int, needs_forces: bool, 
         from mujoco.batch import Batch
     except ImportError:  # before MuJoCo 4
         return ThreadedSimulations(envs, threads, needs_forces)
-    return NativeBatch(Batch, envs, threads) if needs_state_only else ThreadedSimulations(envs, threads, needs_forces)
+    if outputs is None:
+        return ThreadedSimulations(envs, threads, needs_forces)
+    return NativeBatch(Batch, envs, threads, outputs)
 
 
 def stop_clock() -> None:
@@ -54,12 +58,13 @@ def stop_clock() -> None:
 class NativeBatch:
     """MuJoCo's batch: threads of its own, which take a fraction of the time that waking one of Python's takes."""
 
-    def __init__(self, batch: Callable, envs: Sequence[gym.Env], threads: int):
+    def __init__(self, batch: Callable, envs: Sequence[gym.Env], threads: int, outputs: tuple[str, ...]):
         import mujoco
 
         self.envs, self.threads, self.frames = envs, threads, envs[0].frame_skip
         self.batch = batch(envs[0].model, len(envs), threads)
-        self.bound = {"ctrl": self.batch.bind("ctrl")}
+        # What is not of the state is copied after each step that comes later than this, and not at a reset.
+        self.bound = {name: self.batch.bind(name) for name in ("ctrl", *outputs)}
         self.everything, self.get_state = int(mujoco.mjtState.mjSTATE_INTEGRATION), mujoco.mj_getState
 
     def __getitem__(self, name: str) -> np.ndarray:

@@ -28,11 +28,12 @@ class Task:
 
     excluded_positions = 1  # how many of the first positions are not observed
     velocity_weight, healthy_reward, action_weight = 1.0, 0.0, 0.1
-    shows_forces, shows_state_only = False, True
+    shows_forces = False
+    outputs: tuple[str, ...] | None = ()  # what it looks at after a step, beside the state; None: before a step too
 
     def __init__(self, envs: Sequence[gym.Env], version: int, threads: int):
         self.count, self.model, self.seconds, self.version = len(envs), envs[0].model, envs[0].dt, version
-        self.simulations = make_simulations(envs, threads, self.shows_forces, self.shows_state_only)
+        self.simulations = make_simulations(envs, threads, self.shows_forces, self.outputs)
 
     def step(self, action: np.ndarray) -> Outcome:
         before = self.x_position()
@@ -90,7 +91,7 @@ class Ant(Task):
     """From version 5 on, forces of contact are shown and cost."""
 
     excluded_positions, healthy_reward, action_weight = 2, 1.0, 0.5
-    shows_state_only = False
+    outputs = None
 
     def __init__(self, envs: Sequence[gym.Env], version: int, threads: int):
         self.shows_forces = version > 4
@@ -119,7 +120,7 @@ class Humanoid(Task):
     """Shows what moves and pushes its bodies; version 5 leaves out the world's, which is at rest."""
 
     excluded_positions, velocity_weight, healthy_reward = 2, 1.25, 5.0
-    shows_forces, shows_state_only = True, False
+    shows_forces, outputs = True, None
     impact_weight = 5e-7
 
     def __init__(self, envs: Sequence[gym.Env], version: int, threads: int):
@@ -160,7 +161,54 @@ class HumanoidStandup(Humanoid):
         return self.observation(position[:, self.excluded_positions :], speed), reward, is_over
 
 
-TASKS = {task.__name__: task for task in (Ant, HalfCheetah, Hopper, Humanoid, HumanoidStandup, Swimmer, Walker2d)}
+class InvertedPendulum(Task):
+    """Pays the same for every step until the pole has fallen."""
+
+    healthy_reward = 1.0
+
+    def step(self, action: np.ndarray) -> Outcome:
+        self.simulations.advance(action)
+        seen = self.observation(self.simulations["qpos"], self.simulations["qvel"])
+        is_healthy = np.isfinite(seen).all(axis=1) & (np.abs(seen[:, 1]) <= 0.2)
+        return seen, np.ones(self.count) * self._health_term(is_healthy), ~is_healthy
+
+
+class InvertedDoublePendulum(Task):
+    """Pays for a tip that is high, in the middle and at rest."""
+
+    healthy_reward = 10.0
+    outputs = ("site_xpos", "qfrc_constraint")
+
+    def step(self, action: np.ndarray) -> Outcome:
+        self.simulations.advance(action)
+        tip, speed = self.simulations["site_xpos"][:, 0], self.simulations["qvel"]
+        distance = 0.01 * powers(tip[:, 0]) + powers(tip[:, 2] - 2)
+        restlessness = 1e-3 * powers(speed[:, 1]) + 5e-3 * powers(speed[:, 2])
+        is_healthy = tip[:, 2] > 1
+        reward = self._health_term(is_healthy) - distance - restlessness
+        return self.observation(self.simulations["qpos"], speed), reward, ~is_healthy
+
+    def observation(self, position: np.ndarray, speed: np.ndarray) -> np.ndarray:
+        cart, angles = position[:, :1], position[:, 1:]
+        forces = self.simulations["qfrc_constraint"][:, : 1 if self.version > 4 else None]
+        bounded = (np.clip(numbers, -10, 10) for numbers in (speed, forces))
+        return np.concatenate((cart, np.sin(angles), np.cos(angles), *bounded), axis=1)
+
+
+TASKS = {
+    task.__name__: task
+    for task in (
+        Ant,
+        HalfCheetah,
+        Hopper,
+        Humanoid,
+        HumanoidStandup,
+        InvertedDoublePendulum,
+        InvertedPendulum,
+        Swimmer,
+        Walker2d,
+    )
+}
 
 
 def make_batched_task(envs: Sequence[gym.Env], threads: int) -> Task | None:
@@ -213,3 +261,8 @@ def rows(numbers: np.ndarray) -> np.ndarray:
 def squares(numbers: np.ndarray) -> np.ndarray:
     """The sum of squares in each row."""
     return np.square(rows(numbers)).sum(axis=1)
+
+
+def powers(numbers: np.ndarray) -> np.ndarray:
+    """The square of each as Gymnasium takes it of single numbers: one in a thousand has another last bit."""
+    return np.array([number**2 for number in numbers.tolist()])
