@@ -11,6 +11,7 @@ import pytest
 import spo
 from published_tables import (
     APART,
+    TOLD,
     course,
     deep_returns,
     demo_apart,
@@ -87,8 +88,29 @@ def test_the_first_page_has_the_numbers_of_the_deep_policies(full):
     assert deep_returns(full) in (ROOT / "README.md").read_text()
 
 
-def test_the_page_tells_how_ant_went(full):
-    assert course(full, "Ant-v4") in (ROOT / "results" / "README.md").read_text()
+@pytest.mark.parametrize("task", TOLD)
+def test_the_page_tells_how_a_task_went(full, task):
+    assert course(full, task) in (ROOT / "results" / "README.md").read_text()
+
+
+def positions_of(task: str, name: str) -> np.ndarray:
+    """Where a published policy's robot is after each step of an episode."""
+    policy = spo.load(ROOT / "results" / "policies" / f"{task}-{name}")
+    env = gym.make(task)
+    observation, _ = env.reset(seed=0)
+    positions, is_over = [], False
+    while not is_over:
+        observation, _, _, is_over, _ = env.step(policy.act(observation))
+        positions.append(env.unwrapped.data.qpos.copy())
+    env.close()
+    return np.array(positions)
+
+
+@pytest.mark.parametrize("name, is_upright", [("spo", True), ("ppo", False)])
+def test_one_humanoid_sits_to_the_end_and_one_sinks_back(name, is_upright):
+    """As the page says: whether the torso stays above 0.4 m once it is up."""
+    heights = positions_of("HumanoidStandup-v4", name)[200:, 2]
+    assert heights.max() > 0.4 and (heights.min() > 0.4) == is_upright
 
 
 @pytest.mark.parametrize(
@@ -96,14 +118,7 @@ def test_the_page_tells_how_ant_went(full):
 )
 def test_two_cheetahs_run_on_their_backs_and_two_upright(name, low, high):
     """As the page says of the four policies: the share of an episode's steps in which the torso is upside down."""
-    policy = spo.load(ROOT / "results" / "policies" / f"HalfCheetah-v4-{name}")
-    env = gym.make("HalfCheetah-v4")
-    observation, _ = env.reset(seed=0)
-    angles, is_over = [], False
-    while not is_over:
-        observation, _, _, is_over, _ = env.step(policy.act(observation))
-        angles.append(env.unwrapped.data.qpos[2])
-    env.close()
+    angles = positions_of("HalfCheetah-v4", name)[:, 2]
     assert low <= np.mean(np.cos(angles) < 0) <= high
 
 

@@ -68,7 +68,7 @@ def table1_returns(results: Results) -> str:
     rows = []
     for task in plan.tasks:
         entries = [results.entry(task, name) for name in plan.variants]
-        papers = [f"*{own.paper[0]:.0f} / {_deviation(own.paper[1])}*" for own in entries]
+        papers = [f"*{_whole(own.paper[0])} / {_deviation(own.paper[1])}*" for own in entries]
         rows += [[task, *map(_table1_cell, entries)], ["*paper*", *papers]]
     return table_of(["task", *map(plan.label, plan.variants)], rows)
 
@@ -76,8 +76,8 @@ def table1_returns(results: Results) -> str:
 def _table1_cell(entry: Entry) -> str:
     if entry.mean is None:
         return "–"
-    spread = f" ± {entry.std:.0f}" if len(entry.returns) > 1 else ""
-    return f"{entry.mean:.0f}{spread} / {_deviation(entry.deviation)}"
+    spread = f" ± {_whole(entry.std)}" if len(entry.returns) > 1 else ""
+    return f"{_whole(entry.mean)}{spread} / {_deviation(entry.deviation)}"
 
 
 def deep_returns(results: Results) -> str:
@@ -96,15 +96,14 @@ COURSE = {
 }
 COURSE |= {"grad_norm": "gradient norm"}
 """What tells why a run goes as it goes, and what a page calls it."""
+TOLD = ("Ant-v4", "HumanoidStandup-v4")
+"""The tasks of which results/README.md tells how they went."""
 
 
 def course(results: Results, task: str, parts: int = 5) -> str:
     """results/README.md: how PPO and SPO with 7 layers went on a task, as means over parts of the steps (seed 1)."""
     runs = {name: results.finished_runs(task, f"{name}-7")[0] for name in ("ppo", "spo")}
-    rows = [
-        [f"{name.upper()}, return", *(f"{value:.0f}" for value in run.history.return_curve(parts))]
-        for name, run in runs.items()
-    ]
+    rows = [[f"{name.upper()}, return", *map(_whole, run.history.return_curve(parts))] for name, run in runs.items()]
     for metric, words in COURSE.items():
         for name, run in runs.items():
             values = run.history.metric_curve(metric, parts)
@@ -143,7 +142,11 @@ def demo_apart() -> str:
 
 
 def _deviation(value: float) -> str:
-    return f"{value:.{3 if value < 1 else 2 if value < 100 else 0}f}"
+    return _whole(value) if value >= 100 else f"{value:.{3 if value < 1 else 2}f}"
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.0f}"
 
 
 if __name__ == "__main__":
@@ -151,7 +154,7 @@ if __name__ == "__main__":
         print(table1_returns(read_published(name)))
     print(demo_returns(), demo_apart(), sep="\n")
     full = read_published("table1")
-    print(deep_returns(full), course(full, "Ant-v4"), sep="\n")
+    print(deep_returns(full), *(course(full, task) for task in TOLD), sep="\n")
     widths = read_published("width")
     for depth in DEPTHS:
         print(width_returns(widths, depth), width_verdicts(widths, depth), sep="\n")
