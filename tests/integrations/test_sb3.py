@@ -73,6 +73,21 @@ def test_what_is_adapted_is_saved(tmp_path, monkeypatch):
     assert SPO.load(tmp_path / "model", device="cpu").hosted_objective.adaptive_value == pytest.approx(0.8)
 
 
+@pytest.mark.parametrize("steps", [256, 250], ids=["down to 0", "below 0"])
+def test_a_schedule_that_ends_at_zero_leaves_the_policy_whole(steps):
+    """The host asks for the width after it has counted the rollout, so its last update may have none, or less."""
+    model = train(SPO, steps=steps, clip_range=lambda remaining: 0.2 * remaining)
+    assert model.clip_range(model._current_progress_remaining) <= 0
+    assert are_finite(parameters_of(model.policy))
+    assert model.logger.name_to_value["train/ratio_deviation_max"] < 0.05
+
+
+@pytest.mark.parametrize("width", [0, -0.2])
+def test_a_width_that_is_none_is_refused(width):
+    with pytest.raises(SpoError, match=f"clip_range {width}.* is not accepted: .* above 0"):
+        train(SPO, clip_range=width)
+
+
 def test_a_bad_objective_is_refused_before_anything_is_made():
     with pytest.raises(SpoError, match="objective 'trpo' does not fit into stable-baselines3"):
         SPO("MlpPolicy", "no such environment", objective="trpo")

@@ -141,6 +141,48 @@ def test_a_damaged_checkpoint_is_named_set_aside_and_the_previous_one_used(name,
     assert remains(run.path) == expected
 
 
+def damage_all(run):
+    shutil.rmtree(run.policy)
+    for path in checkpoint.list_checkpoints(run):
+        (path / "state.json").unlink()
+
+
+def test_a_run_of_which_every_checkpoint_is_damaged_is_refused_as_it_is(run):
+    """To start it over would overwrite all that it came to, and what is damaged may be had from a backup."""
+    damage_all(run)
+    run.status.unlink()
+    before = sorted(run.path.rglob("*"))
+    with pytest.raises(SpoError, match="no checkpoint of .* can be used .*00000004: .*; 00000003: .* nothing was"):
+        spo.resume(run.path, quiet=True)
+    assert sorted(run.path.rglob("*")) == before
+    shutil.rmtree(run.checkpoints)
+    spo.resume(run.path, quiet=True)
+    assert run.read_status()["iteration"] == 4
+
+
+@pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), MemoryError()], ids=type)
+def test_a_checkpoint_that_cannot_be_read_is_not_taken_for_damaged(error, run, monkeypatch, capsys):
+    def fail(path, _):
+        raise error
+
+    monkeypatch.setattr(checkpoint, "read_bounded", fail)
+    with pytest.raises(SpoError, match="00000004 cannot be read: (Permission denied|there is not enough memory)"):
+        spo.resume(run.path, quiet=True)
+    assert [path.name for path in checkpoint.list_checkpoints(run)] == ["00000004", "00000003"]
+    assert not examine(run.path) and "00000004 cannot be read" in capsys.readouterr().out
+
+
+def test_a_policy_without_a_checkpoint_is_not_trained_over(run, capsys):
+    """As a run that was packed."""
+    shutil.rmtree(run.checkpoints)
+    for steps in (None, 32 * 8):
+        run.status.unlink(missing_ok=True)
+        with pytest.raises(SpoError, match="no checkpoint to go on from, only its policy; --init-from"):
+            spo.resume(run.path, steps=steps, quiet=True)
+    examine(run.path)
+    assert f"--init-from {run.path} starts another run from its policy" in capsys.readouterr().out
+
+
 def test_a_log_that_is_too_short_sends_the_run_back(run, capsys):
     expected = remains(run.path)
     os.truncate(run.metrics, run.metrics.stat().st_size - 1)
@@ -310,6 +352,11 @@ def kill_and_damage(run):
     (checkpoint.list_checkpoints(run)[0] / "state.json").unlink()
 
 
+def kill_and_damage_all(run):
+    run.write_status({"state": "running", "iteration": 4})
+    damage_all(run)
+
+
 def lose_everything(run):
     run.config.write_text("{")
     shutil.rmtree(run.checkpoints)
@@ -329,6 +376,7 @@ def lose_everything(run):
         (lambda run: run.write_status({"exact": False, "departures": ["why"]}), "not exact: why"),
         (kill_and_damage, "continues from iteration 3"),
         (lose_everything, "nothing here can be resumed: start the run again"),
+        (kill_and_damage_all, "no checkpoint can be used: without "),
     ],
 )
 def test_the_doctor_says_what_is_wrong(harm, words, run, capsys):

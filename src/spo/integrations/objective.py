@@ -13,6 +13,8 @@ GIVEN = ("ratio", "log_ratio", "advantage")
 """What every host gives an objective."""
 KEPT = ("ratio_deviation", "ratio_deviation_max", "ratio_deviation_sample_max")
 """What is kept of the ratios: mean |r − 1| over the minibatches, the largest of their means, the largest of all."""
+NARROWEST = 1e-3
+"""Hosts schedule ε down to 0 and, by a step too many, below it: a parabola of no width is NaN, or opens upwards."""
 
 
 class HostedObjective:
@@ -47,6 +49,7 @@ class HostedObjective:
     def widths(self, advantage: Any, low: Any, high: Any) -> dict[str, Any]:
         """The host's ε under the objective's names; of two, each sample gets the one that it moves towards."""
         names = settings_of(self.objective.function)
+        low, high = _widen(low), None if high is None else _widen(high)
         if self.objective.adaptive_setting:
             self.started_from = low
             return {self.objective.adaptive_setting: low if self.adaptive_value is None else self.adaptive_value}
@@ -109,6 +112,13 @@ class HostedObjective:
             self.adaptive_value = self.objective.adapt(in_force, *known, **self.rule)
             statistics[name] = in_force
         return statistics
+
+
+def _widen(epsilon: Any) -> Any:
+    """The host's ε, and no less than the narrowest."""
+    if isinstance(epsilon, float | int):
+        return max(epsilon, NARROWEST)
+    return namespace(epsilon).clip(epsilon, NARROWEST, None)
 
 
 def make_hosted(

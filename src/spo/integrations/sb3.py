@@ -6,6 +6,7 @@ SPO("MlpPolicy", "Hopper-v4", clip_range=0.2).learn(1_000_000)
 
 from typing import Any
 
+from spo.errors import SpoError
 from spo.integrations.hosts import HOSTS, Host
 from spo.integrations.objective import make_hosted
 from spo.integrations.rewriting import rewrite
@@ -38,6 +39,8 @@ class WithObjective:
         """Called by the host when a model is made, and again when one was loaded."""
         super()._setup_model()
         self._host_objective()
+        if not (epsilon := self.clip_range(1.0)) > 0:
+            raise SpoError(f"{self.host.epsilon} {epsilon} is not accepted: it is the ratio's bound, above 0")
 
     def _excluded_save_params(self) -> list[str]:
         return [*super()._excluded_save_params(), "hosted_objective"]

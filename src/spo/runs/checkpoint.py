@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load, save
 
+from spo.errors import CorruptRunError
 from spo.runs.directory import RunDirectory
 from spo.runtime.files import (
     LARGEST_FILE,
@@ -110,15 +111,28 @@ def list_checkpoints(run: RunDirectory) -> list[Path]:
 
 
 def load_newest(run: RunDirectory) -> tuple[Snapshot | None, list[str]]:
-    """The newest checkpoint whose checksums match, and a sentence for each damaged one, which is set aside."""
-    warnings: list[str] = []
+    """The newest checkpoint whose checksums match, and a sentence for each damaged one, which is set aside.
+
+    Where all are damaged the run is refused as it is: to start it over would cost all that it came to.
+    """
+    damaged: dict[Path, CorruptCheckpoint] = {}
     for path in list_checkpoints(run):
         try:
-            return read(run, path), warnings
+            snapshot = read(run, path)
         except CorruptCheckpoint as damage:
-            aside = _quarantine(path)
-            warnings.append(f"checkpoint {path.name} is damaged ({damage}); it is set aside as {aside.name}")
-    return None, warnings
+            damaged[path] = damage
+        else:
+            return snapshot, [_set_aside(path, damage) for path, damage in damaged.items()]
+    if damaged:
+        found = "; ".join(f"{path.name}: {damage}" for path, damage in damaged.items())
+        start = f"without {run.checkpoints} it starts from the beginning"
+        raise CorruptRunError(f"no checkpoint of {run.path} can be used ({found}); nothing was changed, and {start}")
+    return None, []
+
+
+def _set_aside(path: Path, damage: CorruptCheckpoint) -> str:
+    aside = _quarantine(path)
+    return f"checkpoint {path.name} is damaged ({damage}); it is set aside as {aside.name}"
 
 
 def _quarantine(path: Path) -> Path:
@@ -141,6 +155,9 @@ def read(run: RunDirectory, path: Path) -> Snapshot:
         _check_logs(run, manifest["logs"])
         state = join(load(check_header(contents[ARRAYS])), parse_json(contents[VALUES]))
         return Snapshot(manifest["iteration"], state, manifest["logs"])
+    except (PermissionError, MemoryError) as error:  # says nothing about the file
+        reason = getattr(error, "strerror", None) or "there is not enough memory"
+        raise CorruptRunError(f"checkpoint {path} cannot be read: {reason}")
     except Exception as error:  # whatever a damaged file provokes in a parser is damage
         raise CorruptCheckpoint(f"{type(error).__name__}: {error}" if not isinstance(error, ValueError) else str(error))
 

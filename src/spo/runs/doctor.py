@@ -2,7 +2,9 @@
 
 import json
 import os
+import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,10 @@ def examine(run: str | os.PathLike[str]) -> bool:
     directory = RunDirectory(run)
     if not os.path.isdir(directory.path):
         raise CorruptRunError(f"{run} is not a directory; accepted is the directory of a run")
-    checks = list(all_checks(directory))
+    try:
+        checks = list(all_checks(directory))
+    except PermissionError as error:
+        raise CorruptRunError(f"{error.filename or run} cannot be read: {error.strerror}")
     for is_ok, sentence in checks:
         print(f"{'ok     ' if is_ok else 'PROBLEM'}  {printable(sentence)}")
     print(printable(advice(directory, checks)))
@@ -55,8 +60,18 @@ def advice(run: RunDirectory, checks: list[Check]) -> str:
         return "nothing here can be resumed: start the run again"
     if state == "finished":
         return "the run is finished" if all(ok for ok, _ in checks) else "what can still be had is marked ok"
-    origin = f"iteration {int(good[0].name)}" if good else "the start: there is no good checkpoint"
-    return f"spo resume {run.path} continues from {origin}"
+    return _advise_resuming(run, good)
+
+
+def _advise_resuming(run: RunDirectory, good: list[Path]) -> str:
+    if not good and run.policy.exists():
+        return f"nothing here can be resumed: --init-from {run.path} starts another run from its policy"
+    if not good and checkpoint.list_checkpoints(run):
+        return f"no checkpoint can be used: without {run.checkpoints} the run can be started over"
+    with suppress(OSError, ValueError, RecursionError):
+        command = RunRecord.read(run).resume_command(run)
+        return f"{command} {f'continues from iteration {int(good[0].name)}' if good else 'starts the run again'}"
+    return f"spo resume {shlex.quote(str(run.path))} continues from iteration {int(good[0].name)}"
 
 
 def _config(run: RunDirectory) -> Check:
@@ -104,6 +119,8 @@ def _checkpoints(run: RunDirectory) -> Iterator[Check]:
             yield True, f"checkpoint {path.name}"
         except CorruptCheckpoint as damage:
             yield False, f"checkpoint {path.name}: {damage}; resuming sets it aside and takes an older one"
+        except SpoError as refusal:
+            yield False, str(refusal)
 
 
 def _good_checkpoints(run: RunDirectory) -> list[Path]:

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
@@ -11,6 +12,7 @@ from typing import Any, get_type_hints
 
 import torch
 
+from spo.config.env_ids import names_module
 from spo.config.validation import config_from_dict, use_current_names
 from spo.errors import ConfigError, SpoError
 from spo.runs.directory import RunDirectory
@@ -108,6 +110,21 @@ class RunRecord:
     def write(self, directory: RunDirectory) -> None:
         record = {name: value for name, value in asdict(self).items() if name != "lengthened" or value}
         write_json(directory.config, add_checksum(record), durable=True)
+
+    def resume_command(self, directory: RunDirectory) -> str:
+        """How to resume the run: on the command line, where that can import all that the run was made of."""
+        env, path = self.settings["env"], str(directory.path)
+        if self.resolved.env_from == "callable":
+            module, _, name = env.rpartition(".")
+            if not module or module.startswith("__main__") or "<" in env:
+                return f"spo.resume({path!r}, env=...)"
+            named = ["--env", f"{module}:{name}"]
+        else:
+            named = ["--env", env] if names_module([env, self.settings["env_arg"]]) else []
+        for name in ("objective", "encoder"):
+            named += [f"--{name}", self.settings[name]] if ":" in self.settings[name] else []
+        named += ["--wrapper", *self.settings["wrapper"]] if self.settings["wrapper"] else []
+        return shlex.join(["spo", "resume", path, *named])
 
 
 def versions() -> dict[str, str]:

@@ -1,7 +1,6 @@
 """What a training leaves behind while it runs: logs, status, evaluations, checkpoints."""
 
 import dataclasses
-import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -10,7 +9,6 @@ from pathlib import Path
 from safetensors.numpy import save
 
 from spo.algorithms.metrics import Row
-from spo.config.env_ids import names_module
 from spo.evaluation import evaluate_policy
 from spo.models.policy_files import save_policy
 from spo.runs.best_policy import BestPolicyKeeper
@@ -18,6 +16,7 @@ from spo.runs.checkpoint import Snapshot, save_checkpoint
 from spo.runs.directory import RunDirectory
 from spo.runs.loggers import JsonlLogger, Logger, ProgressLogger, TableLogger, TensorBoardLogger
 from spo.runs.ratio_samples import keep_sample, prune_samples
+from spo.runs.record import RunRecord
 from spo.runs.return_goal import ReturnGoal
 from spo.runs.trackers import TRACKERS, TrackerLogger
 from spo.runtime.files import append_row, replace_file, write_error
@@ -119,7 +118,7 @@ class Recorder:
         return error
 
     def _how_to_go_on(self) -> str:
-        command = resume_command(self.trainer, self.directory.path)
+        command = RunRecord.of(self.trainer).resume_command(self.directory)
         if not self.published:
             same_place = ", as does spo train with --overwrite" if self.config.out else ""
             return f"no checkpoint yet: {command} starts the run again{same_place}"
@@ -162,19 +161,3 @@ class Recorder:
         for logger in self.loggers:
             with suppress(OSError):
                 logger.close()
-
-
-def resume_command(trainer: Trainer, path: Path) -> str:
-    """How to resume a run: on the command line, where that can import all that the run was made of."""
-    config = trainer.config
-    if callable(trainer.make_env.env):
-        module, _, name = config.env.rpartition(".")
-        if not module or module.startswith("__main__") or "<" in config.env:
-            return f"spo.resume({str(path)!r}, env=...)"
-        named = ["--env", f"{module}:{name}"]
-    else:
-        named = ["--env", config.env] if names_module([config.env, config.env_arg]) else []
-    for name in ("objective", "encoder"):
-        named += [f"--{name}", getattr(config, name)] if ":" in getattr(config, name) else []
-    named += ["--wrapper", *config.wrapper] if config.wrapper else []
-    return shlex.join(["spo", "resume", str(path), *named])

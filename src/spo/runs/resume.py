@@ -53,6 +53,8 @@ def resume(
             _warn(line)
         if _is_finished(directory, record) and steps is None:
             return _report_finished(directory, encoder, quiet)
+        if snapshot is None:
+            _check_nothing_to_lose(directory)
         env = _import_class(record, env)
         check_wrappers_repeated(record.settings, wrapper)
         config, changes = _resume_config(record, env, objective, encoder, steps, snapshot)
@@ -145,6 +147,13 @@ def _report_finished(directory: RunDirectory, encoder: str | None, quiet: bool) 
         hint = printable(str(reason)) if reason else "--steps with a larger number continues it"
         print(f"{directory.path} is finished; {hint}", file=sys.stderr)
     return Run(directory.path, load_policy(directory.path, encoder), directory.summary())
+
+
+def _check_nothing_to_lose(directory: RunDirectory) -> None:
+    """Refuse to start over what has a trained policy, such as a run that was packed or whose checkpoints are gone."""
+    if directory.policy.exists():
+        instead = f"--init-from {directory.path} starts another run from its policy"
+        raise SpoError(f"{directory.path} has no checkpoint to go on from, only its policy; {instead}")
 
 
 def _resume_config(

@@ -19,7 +19,7 @@ from spo.runs.directory import RunDirectory
 from spo.runs.loggers import Logger
 from spo.runs.profile import table
 from spo.runs.record import RunRecord
-from spo.runs.recorder import Recorder, resume_command
+from spo.runs.recorder import Recorder
 from spo.runs.trackers import check_trackers
 from spo.runtime import signals
 from spo.runtime.files import write_error
@@ -94,7 +94,7 @@ def choose_update_path(trainer: Trainer, directory: RunDirectory, is_new: bool) 
         return trainer.choose_update_path()
     if is_new:
         trainer.make_first_step()
-    with say_compiling(trainer.config, resume_command(trainer, directory.path)):
+    with say_compiling(trainer.config, RunRecord.of(trainer).resume_command(directory)):
         return trainer.choose_update_path()
 
 
