@@ -526,7 +526,7 @@ def test_the_first_words_answer_who_is_ahead_and_who_left_the_bound(tmp_path, wh
     assert f'<p class="answer">{returns}</p><p class="answer">{deviations}</p>' in whole
     assert "Ratio deviation says how far an update moved" in whole
     single = make_sweep(tmp_path / "single", make_plan(tasks=("Hill-v0",), seeds=1))
-    assert "SPO is ahead on Hill-v0 with a return of 131.0 against 101.0 of PPO, but with one seed" in report_of(single)
+    assert "SPO is ahead on Hill-v0 with a return of 131.0 against 101.0 of PPO, from single seeds" in report_of(single)
     one = {"tasks": ("Hill-v0",), "variants": {"spo": {"label": "SPO", "objective": "spo"}}}
     alone = make_plan(**one, baseline=None, seeds=1)
     assert "The return reached is 101.0 on Hill-v0 (SPO)." in report_of(make_sweep(tmp_path / "alone", alone))
@@ -537,7 +537,7 @@ def test_the_first_words_answer_who_is_ahead_and_who_left_the_bound(tmp_path, wh
 def test_many_tasks_are_counted_without_the_returns_of_each(tmp_path):
     tasks = tuple(f"Hill{number}-v0" for number in range(7))
     text = report_of(make_sweep(tmp_path / "sweep", make_plan(tasks=tasks, seeds=1)))
-    assert '<p class="answer">SPO has the highest return on 7 of 7 tasks, with one seed each, so it may be' in text
+    assert '<p class="answer">SPO has the highest return on 7 of 7 tasks, from single seeds, so it may be' in text
 
 
 def test_a_lead_that_the_seeds_leave_open_may_be_chance(tmp_path):
@@ -563,6 +563,46 @@ def test_the_best_of_three_is_compared_with_each(tmp_path):
     assert words.startswith("SPO wide is ahead on Hill-v0 with a return of")
     assert " of SPO (+" in against_spo and against_spo.endswith("so it may be chance)")
     assert " of PPO (+" in against_ppo and against_ppo.endswith("which is more than chance between these seeds).")
+
+
+def sweep_that_ends(path, ends):
+    """One task, and what each variant's runs return in the end, by seed."""
+    variants = {name: {"label": name, "objective": "spo"} for name in ends}
+    plan = make_plan(tasks=("Hill-v0",), variants=variants, baseline=None, seeds=3)
+    sweep = make_sweep(path, plan, without=tuple(plan.cells()))
+    for name, own in ends.items():
+        for seed, end in enumerate(own, 1):
+            write_run(sweep, Cell("Hill-v0", name, seed), returns=lambda share, end=end: end)
+    return answer(Results(sweep))[0]
+
+
+@pytest.mark.parametrize(
+    "ends, words",
+    [
+        ({"a": [15, 15], "b": [15, 15]}, "a and b are level on Hill-v0 with a return of 15.00."),
+        (
+            {"a": [15], "b": [15], "c": [9]},
+            "a and b are level on Hill-v0 with a return of 15.00 against 9.000 of c, from single seeds, so it may be",
+        ),
+        (
+            {"a": [11, 10, 12], "b": [10.5], "c": [1, 2, 3]},
+            "a is ahead on Hill-v0 with a return of 11.00 against 10.50 of b (+0.500, from single seeds, so it may be"
+            " chance) and 2.000 of c (+9.000, 95\u00a0% interval +6.733 to +11.267, which is more than chance between",
+        ),
+        (
+            {"a": [11, 10, 12], "b": [8, 8.2, 7.8], "c": []},
+            "95\u00a0% interval +0.638 to +5.362, which is more than chance between these seeds). Of 3 variants there are"
+            " returns of 2 on Hill-v0.",
+        ),
+        (
+            {"a": [11, 10, 12], "b": [8, 8.2, 7.8], "c": [7, 8, 9]},
+            "8.000 of b (+3.000, 95\u00a0% interval +0.638 to +5.362, which among so many variants may be chance)",
+        ),
+    ],
+    ids=["level", "level and behind", "unequal seeds", "runs missing", "many variants"],
+)
+def test_the_answer_claims_no_more_than_the_seeds_tell(ends, words, tmp_path):
+    assert words in sweep_that_ends(tmp_path / "sweep", ends)
 
 
 def test_one_run_has_a_report_of_its_own(tmp_path):

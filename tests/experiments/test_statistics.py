@@ -17,8 +17,10 @@ from spo.experiments.statistics import (
     AGGREGATES,
     RESAMPLES,
     Bounds,
+    Interval,
     aggregates,
     curve,
+    difference_of_means,
     interval,
     iqm,
     iteration_means,
@@ -84,6 +86,28 @@ def test_the_profile_equals_that_of_rliable(seed, runs, tasks):
     np.testing.assert_allclose(
         share_above(by_task(array), THRESHOLDS), rliable("library").score_distributions(array, THRESHOLDS), atol=1e-12
     )
+
+
+@pytest.mark.parametrize("level", [0.9, 0.95, 0.999])
+@pytest.mark.parametrize("sizes", [(2, 2), (3, 3), (2, 10), (40, 5)], ids=str)
+def test_the_interval_of_a_difference_is_that_of_scipy(sizes, level):
+    sample, other = (np.random.default_rng(size).normal(size, 1 + size, size) for size in sizes)
+    ours = difference_of_means(sample, other, level)
+    theirs = import_module("scipy.stats").ttest_ind(sample, other, equal_var=False).confidence_interval(level)
+    assert (ours.low, ours.high) == pytest.approx(tuple(theirs), rel=1e-5)
+    assert (ours.low + ours.high) / 2 == pytest.approx(ours.value) == pytest.approx(sample.mean() - other.mean())
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+def test_equal_algorithms_are_seldom_called_different(seeds):
+    """Of 1,000 pairs of the same algorithm at most 5 %, and what three standard errors allow beyond that."""
+    draws = np.random.default_rng(0).normal(size=(1000, 2, seeds))
+    intervals = [difference_of_means(*pair) for pair in draws]
+    assert np.mean([not found.low < 0 < found.high for found in intervals]) < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 1000)
+
+
+def test_samples_that_do_not_vary_differ_by_just_that():
+    assert difference_of_means(np.array([3.0, 3.0]), np.array([1.0, 1.0, 1.0])) == Interval(2.0, 2.0, 2.0)
 
 
 def rliable_interval(data, function, resamples: int) -> np.ndarray:

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spo.experiments import statistics
 from spo.experiments.plan import Plan
 from spo.experiments.results import Results
-from spo.experiments.statistics import Interval
+from spo.experiments.statistics import Interval, difference_of_means
 
 
 @dataclass(frozen=True)
@@ -71,13 +70,8 @@ def _comparison(results: Results, task: str, spo: str, ppo: str) -> Comparison:
 
 
 def _gain(returns: np.ndarray, others: np.ndarray, paper: float) -> Effect:
-    interval = difference(returns, others)
     if min(len(returns), len(others)) < 2:
-        return Effect(float(interval.value), paper, doubt="one seed")
+        return Effect(float(returns.mean() - others.mean()), paper, doubt="one seed")
+    interval = difference_of_means(returns, others)
     doubt = "not sure" if interval.low <= 0 <= interval.high else ""
     return Effect(float(interval.value), paper, interval, doubt)
-
-
-def difference(returns: np.ndarray, others: np.ndarray) -> Interval:
-    """The difference of two means over the seeds, with its 95 % bootstrap interval."""
-    return statistics.interval(lambda a, b: statistics.mean(a) - statistics.mean(b), {"": returns}, {"": others})

@@ -2,27 +2,28 @@
 
 from dataclasses import dataclass
 
-from spo.experiments.agreement import difference
 from spo.experiments.results import Entry, Result, Results
+from spo.experiments.statistics import difference_of_means
 from spo.runtime.formatting import plural, short, with_sign
 
 MOST_TASKS = 6
 """Of how many tasks a sentence has the returns."""
 MOST_RIVALS = 3
 """How many variants the best one is compared with, where there is one task."""
+ERROR = 0.05
+"""How often, of equal variants, one may be called ahead by more than chance."""
+SINGLE = "from single seeds, so it may be chance"
 
 
 @dataclass(frozen=True)
 class Rival:
-    """A variant with a lower mean return than the best one's."""
+    """A variant with a lower mean return than the best one's, or the same."""
 
     variant: str
     mean: float
-    ends: tuple[float, float] | None  # the 95 % interval of the difference; None with one seed
-
-    @property
-    def is_surely_behind(self) -> bool:
-        return self.ends is not None and self.ends[0] > 0
+    seeds: int  # the fewer of its own and the best one's
+    ends: tuple[float, float] | None  # Welch's 95 % interval of the difference; None with one seed
+    is_surely_behind: bool  # also if one asks of every pair of variants and takes the widest
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,15 @@ class Lead:
     def is_sure(self) -> bool:
         return self.rivals[0].is_surely_behind
 
+    @property
+    def level(self) -> list[str]:
+        """The variants that have the highest mean, of which there may be several."""
+        return [self.first, *(rival.variant for rival in self.rivals if rival.mean == self.mean)]
+
+    @property
+    def behind(self) -> list[Rival]:
+        return [rival for rival in self.rivals if rival.mean < self.mean]
+
 
 def answer(results: Results) -> list[str]:
     """The verdict as sentences, each computed from the runs."""
@@ -52,7 +62,9 @@ def compare_returns(results: Results) -> str:
     leads = [lead for task in results.plan.tasks if (lead := find_lead(results, task))]
     if not leads:
         return _describe_alone(results)
-    return _describe_lead(results, leads[0]) if len(results.plan.tasks) == 1 else _count_leads(results, leads)
+    is_one = len(results.plan.tasks) == 1
+    words = _describe_lead(results, leads[0]) if is_one else _count_leads(results, leads)
+    return words + _describe_gaps(results)
 
 
 def find_lead(results: Results, task: str) -> Lead | None:
@@ -64,48 +76,72 @@ def find_lead(results: Results, task: str) -> Lead | None:
     if len(known) < 2:
         return None
     first, *others = known
-    rivals = [_make_rival(name, entries[first], entries[name]) for name in others]
+    pairs = len(known) * len(others) // 2  # each of which could have been the best and the next
+    rivals = [_make_rival(name, entries[first], entries[name], pairs) for name in others]
     return Lead(task, first, entries[first].mean, rivals)
 
 
-def _make_rival(variant: str, first: Entry, own: Entry) -> Rival:
-    has_seeds = min(len(first.returns), len(own.returns)) > 1
-    interval = difference(first.returns, own.returns) if has_seeds else None
-    return Rival(variant, own.mean, (float(interval.low), float(interval.high)) if interval else None)
+def _make_rival(variant: str, first: Entry, own: Entry, pairs: int) -> Rival:
+    seeds = min(len(first.returns), len(own.returns))
+    if seeds < 2:
+        return Rival(variant, own.mean, seeds, None, False)
+    interval = difference_of_means(first.returns, own.returns)
+    strict = difference_of_means(first.returns, own.returns, 1 - ERROR / pairs)
+    return Rival(variant, own.mean, seeds, (interval.low, interval.high), strict.low > 0)
 
 
 def _describe_lead(results: Results, lead: Lead) -> str:
-    label, rivals = results.plan.label, lead.rivals[:MOST_RIVALS]
-    against = _list_names([_describe_rival(lead, label(rival.variant), rival) for rival in rivals])
-    is_alone = not any(rival.ends for rival in rivals)
-    end = ", but with one seed each this may be chance." if is_alone else "."
-    return f"{label(lead.first)} is ahead on {lead.task} with a return of {short(lead.mean)} against {against}{end}"
+    label, rivals = results.plan.label, lead.behind[:MOST_RIVALS]
+    names = _list_names([label(variant) for variant in lead.level])
+    words = f"{names} {'is ahead' if len(lead.level) == 1 else 'are level'} on {lead.task}"
+    words += f" with a return of {short(lead.mean)}"
+    if not rivals:
+        return f"{words}."
+    is_single = all(rival.ends is None for rival in rivals)
+    against = _list_names([_describe_rival(lead, label(rival.variant), rival, is_single) for rival in rivals])
+    return f"{words} against {against}{f', {SINGLE}' if is_single else ''}."
 
 
-def _describe_rival(lead: Lead, label: str, rival: Rival) -> str:
-    words = f"{short(rival.mean)} of {label}"
+def _describe_rival(lead: Lead, label: str, rival: Rival, is_single: bool) -> str:
+    words, gap = f"{short(rival.mean)} of {label}", lead.mean - rival.mean
     if rival.ends is None:
-        return words
-    gap = lead.mean - rival.mean
+        return words if is_single else f"{words} ({with_sign(gap)}, {SINGLE})"
     ends = " to ".join(with_sign(end, gap) for end in rival.ends)
-    sure = "which is more than chance between these seeds" if rival.is_surely_behind else "so it may be chance"
+    is_apart = rival.ends[0] > 0
+    unsure = "which among so many variants may be chance" if is_apart else "so it may be chance"
+    sure = "which is more than chance between these seeds" if rival.is_surely_behind else unsure
     return f"{words} ({with_sign(gap)}, 95\u00a0% interval {ends}, {sure})"
 
 
 def _count_leads(results: Results, leads: list[Lead]) -> str:
     """Who leads on how many tasks; of few tasks, with the returns."""
-    by_name: dict[str, list[Lead]] = {}
+    by_names: dict[tuple[str, ...], list[Lead]] = {}
     for lead in leads:
-        by_name.setdefault(lead.first, []).append(lead)
+        by_names.setdefault(tuple(lead.level), []).append(lead)
     has_seeds, has_room = any(lead.rivals[0].ends for lead in leads), len(leads) <= MOST_TASKS
     parts = []
-    for name, own in sorted(by_name.items(), key=lambda item: -len(item[1])):
-        words = f"{results.plan.label(name)} has the highest return on {len(own)} of {plural(len(leads), 'task')}"
-        pairs = [f"{one.task} {short(one.mean)} against {short(one.rivals[0].mean)}" for one in own]
+    for names, own in sorted(by_names.items(), key=lambda item: -len(item[1])):
+        does = "has the highest return" if len(names) == 1 else "are level"
+        words = f"{_list_names(list(map(results.plan.label, names)))} {does} on"
+        words += f" {len(own)} of {plural(len(leads), 'task')}"
+        pairs = [_pair(one) for one in own]
         returns = f" ({', '.join(pairs)})" if has_room else ""
         sure = f", {sum(lead.is_sure for lead in own) or 'none'} of them by more than chance between the seeds"
-        parts.append(words + returns + (sure if has_seeds else ""))
-    return "; ".join(parts) + ("." if has_seeds else ", with one seed each, so it may be chance.")
+        parts.append(words + returns + (sure if has_seeds and len(names) == 1 else ""))
+    return "; ".join(parts) + ("." if has_seeds else f", {SINGLE}.")
+
+
+def _pair(lead: Lead) -> str:
+    against = f" against {short(lead.behind[0].mean)}" if lead.behind else ""
+    return f"{lead.task} {short(lead.mean)}{against}"
+
+
+def _describe_gaps(results: Results) -> str:
+    """Where runs are missing: of how many variants the best one is the best."""
+    variants, tasks = results.plan.variants, results.plan.tasks
+    known = {task: sum(bool(len(results.entry(task, variant).returns)) for variant in variants) for task in tasks}
+    gaps = [f"{count} on {task}" for task, count in known.items() if count < len(variants)]
+    return f" Of {len(variants)} variants there are returns of {_list_names(gaps)}." if gaps else ""
 
 
 def _describe_alone(results: Results) -> str:

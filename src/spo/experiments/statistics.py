@@ -153,6 +153,30 @@ def interval(statistic: Statistic, *samples: Scores, resamples: int = RESAMPLES,
     return Interval(value, *np.quantile(draws, TAILS, axis=0))
 
 
+def difference_of_means(sample: np.ndarray, other: np.ndarray, level: float = 0.95) -> Interval:
+    """The difference of two means with Welch's interval, which holds for normal samples of any size from two on.
+
+    A bootstrap of so few runs is too narrow: of two equal algorithms with three seeds each it would call a fifth of
+    the differences more than chance.
+    """
+    variances = [np.var(runs, ddof=1) / len(runs) for runs in (sample, other)]
+    value, total = float(np.mean(sample) - np.mean(other)), sum(variances)
+    if not total:
+        return Interval(value, value, value)
+    shares = np.array(variances) / total
+    freedom = 1 / sum(share**2 / (len(runs) - 1) for share, runs in zip(shares, (sample, other)))
+    half = student_quantile((1 + level) / 2, freedom) * np.sqrt(total)
+    return Interval(value, float(value - half), float(value + half))
+
+
+def student_quantile(chance: float, freedom: float) -> float:
+    """Of Student's t, for a chance from ½ to 1: t is √freedom · tan(angle), the angle's density a cosine's power."""
+    edges = np.linspace(0, np.pi / 2, 200_001)
+    mass = np.cumsum(np.cos((edges[1:] + edges[:-1]) / 2) ** (freedom - 1))
+    angle = np.interp(2 * chance - 1, np.append(0, mass / mass[-1]), edges)
+    return float(np.sqrt(freedom) * np.tan(angle))
+
+
 def aggregates(scores: Scores, resamples: int = RESAMPLES, seed: int = 0) -> dict[str, Interval]:
     """Median, IQM, mean and optimality gap, as in the paper's Figure 4."""
     return {name: interval(f, scores, resamples=resamples, seed=seed) for name, f in AGGREGATES.items()}

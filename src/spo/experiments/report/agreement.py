@@ -8,8 +8,8 @@ from spo.runtime.formatting import plural, with_sign
 TITLE = "What agrees with the paper"
 RULE = (
     "The rule: SPO minus PPO, with all else equal, has the sign that it has in the paper. Sizes are not compared:"
-    " returns at another length or of other seeds are other numbers. Brackets: 95\u00a0% bootstrap interval of our"
-    " difference over the seeds; where it holds 0, or there is one seed, our own sign is not sure. "
+    " returns at another length or of other seeds are other numbers. Brackets: Welch’s 95\u00a0% interval of our"
+    " difference; where it holds 0, or there is one seed, our own sign is not sure. "
 )
 HEAD = ("task", "difference", "return: ours", "paper", "sign", "ratio deviation: ours", "paper", "sign")
 
