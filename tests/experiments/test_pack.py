@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -338,6 +339,38 @@ def test_a_run_is_packed_with_a_policy_that_plays(lone, tmp_path, capsys):
     np.testing.assert_array_equal(spo.load(small).act(observation), spo.load(lone).act(observation))
     assert spo.evaluate(small, episodes=2) == spo.evaluate(lone, episodes=2)
     assert make_report(small)[1].read_text() == make_report(lone, tmp_path / "report.html")[1].read_text()
+
+
+def test_a_run_that_reached_its_return_early_is_packed(tmp_path):
+    """It is whole with fewer steps than were planned, and its curves end where it did."""
+    settings = {"preset": "classic", "steps": 8192, "envs": 4, "horizon": 64, "compile": "off"}
+    run = spo.train("CartPole-v1", **settings, learning_rate=1e-6, quiet=True, stop_at=8, out=str(tmp_path / "run"))
+    cli.dispatch(["pack", str(run.directory), "--out", str(tmp_path / "small")])
+    assert make_report(tmp_path / "small")[1].read_text() == make_report(run.directory)[1].read_text()
+    last = (run.directory / "curves.csv").read_text().splitlines()[-1].split(",")
+    assert float(last[3]) == run.summary["env_steps"] < 8192
+
+
+def test_packs_made_at_once_wait_for_each_other(tmp_path):
+    """Eight sweeps of a variant each, packed together by as many threads: the plan and the runs name all of them."""
+    names = [f"variant-{number}" for number in range(8)]
+    for name in names:
+        plan = make_plan(
+            tasks=("Hill-v0",), seeds=1, variants={name: {"label": name, "objective": "spo"}}, baseline=None
+        )
+        make_sweep(tmp_path / name, plan)
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(lambda name: pack(tmp_path / name, tmp_path / "small", is_new=False), names))
+    packed = Sweep.open(tmp_path / "small")
+    assert sorted(packed.plan.variants) == names and Results(packed).is_complete()
+    assert sorted(path.name for path in packed.path.iterdir()) == ["plan.json", "runs"]
+
+
+def test_sweeps_begun_at_once_name_all_that_was_asked_for(tmp_path):
+    plans = [make_plan(variants={str(number): {"objective": "spo"}}, baseline=None) for number in range(8)]
+    with ThreadPoolExecutor(len(plans)) as pool:
+        list(pool.map(lambda plan: Sweep.begin(tmp_path / "sweep", plan), plans))
+    assert sorted(Sweep.open(tmp_path / "sweep").plan.variants) == [str(number) for number in range(8)]
 
 
 def test_a_run_that_cannot_be_packed_leaves_nothing(lone, tmp_path):

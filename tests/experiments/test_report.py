@@ -591,8 +591,8 @@ def sweep_that_ends(path, ends):
         ),
         (
             {"a": [11, 10, 12], "b": [8, 8.2, 7.8], "c": []},
-            "95\u00a0% interval +0.638 to +5.362, which is more than chance between these seeds). Of 3 variants there are"
-            " returns of 2 on Hill-v0.",
+            "+0.638 to +5.362, which is more than chance between these seeds). Of 3 variants there are returns of 2 on"
+            " Hill-v0.",
         ),
         (
             {"a": [11, 10, 12], "b": [8, 8.2, 7.8], "c": [7, 8, 9]},

@@ -1,7 +1,6 @@
 """Results made small enough to publish: of finished runs their settings, status, numbers and curves, or their rows; of
 a single one its policy too."""
 
-import contextlib
 import gzip
 import os
 import shutil
@@ -21,6 +20,8 @@ from spo.runtime.files import (
     LARGEST_LOG,
     add_checksum,
     canonical_json,
+    is_empty,
+    lock_directory,
     packed_path,
     read_bounded,
     translate_os_errors,
@@ -66,12 +67,13 @@ def pack_named(source: str, out: str | None, into: str | None, keeps_rows: bool)
 def pack(source: Path, target: Path, is_new: bool = True, keeps_rows: bool = False) -> Packed:
     """Write the finished runs of a sweep into a new directory, or add them to those that are there."""
     where = f"{'--out' if is_new else '--into'} {target}"
-    sweep, there = Sweep.open(source), _open_target(target, where, is_new)
-    plan = merge(there.plan, sweep.plan, where) if there else sweep.plan
-    runs = list(Results(sweep).runs.values())
-    finished = _check_finished(runs, source, keeps_rows)
-    new = _not_there(finished, Sweep(target, plan), where)
-    with translate_os_errors(where):
+    sweep = Sweep.open(source)
+    with translate_os_errors(where), lock_directory(target):
+        there = _open_target(target, where, is_new)
+        plan = merge(there.plan, sweep.plan, where) if there else sweep.plan
+        runs = list(Results(sweep).runs.values())
+        finished = _check_finished(runs, source, keeps_rows)
+        new = _not_there(finished, Sweep(target, plan), where)
         size = _publish(Sweep(target, plan), new, keeps_rows)
     left_out = Counter(run.state for run in runs if run.state != "finished")
     return Packed(target, len(new), size, len(finished) - len(new), left_out)
@@ -106,7 +108,7 @@ def _policy_files(run: Path) -> dict[str, bytes]:
 def _open_target(target: Path, where: str, is_new: bool) -> Sweep | None:
     """The pack that is added to, if there is one."""
     with translate_os_errors(where):
-        is_used = os.path.lexists(target) and any(path.name != STAGING for path in target.iterdir())
+        is_used = os.path.lexists(target) and not is_empty(target, besides=STAGING)
     is_pack = is_used and os.path.isfile(target / "plan.json")
     if is_used and is_new:
         hint = f", or add to it with --into {target}" if is_pack else ""
@@ -166,7 +168,7 @@ def _facts(run: Result) -> dict[str, object]:
 
 def _publish(target: Sweep, runs: list[Result], keeps_rows: bool) -> int:
     """Write all files aside, then move them, the plan first: what lies in the target is a pack at any moment."""
-    staged, is_made = Sweep(target.path / STAGING, target.plan), not os.path.lexists(target.path)
+    staged = Sweep(target.path / STAGING, target.plan)
     try:
         shutil.rmtree(staged.path, ignore_errors=True)
         size = _write_all(staged, target.plan, runs, keeps_rows)
@@ -178,9 +180,6 @@ def _publish(target: Sweep, runs: list[Result], keeps_rows: bool) -> int:
         return size
     finally:
         shutil.rmtree(staged.path, ignore_errors=True)
-        if is_made:
-            with contextlib.suppress(OSError):  # it is not empty: all went well
-                target.path.rmdir()
 
 
 def _write_all(staged: Sweep, plan: Plan, runs: list[Result], keeps_rows: bool) -> int:

@@ -54,6 +54,11 @@ class Result:
         return [str(line) for line in reasons] if is_list else ["status.json does not say why"]
 
     @property
+    def total_steps(self) -> int:
+        """Of a finished run."""
+        return _length(self.config, self.status)[1]
+
+    @property
     def has_return(self) -> bool:
         return self.state == "finished" and self.summary["return"] is not None
 
@@ -185,7 +190,7 @@ def curves_csv(results: Results, points: int = 100) -> str:
     for cell, run in sorted(results.runs.items()):
         if run.history:
             columns = run.history.return_curve(points), run.history.peak_curve("ratio_deviation_max", points)
-            steps = np.linspace(0, run.config["resolved"]["total_steps"], points + 1)[1:]
+            steps = np.linspace(0, run.total_steps, points + 1)[1:]
             rows = zip(steps, *columns)
             lines += [[*cell, *("" if np.isnan(value) else f"{value:.6g}" for value in row)] for row in rows]
     return _write_csv(lines)
@@ -198,7 +203,7 @@ def _write_csv(rows: Iterable[Iterable[object]]) -> str:
 
 
 def _curves(runs: list[Result], curves: list[np.ndarray], points: int) -> tuple[np.ndarray, np.ndarray]:
-    total = max((run.config["resolved"]["total_steps"] for run in runs), default=0)
+    total = max((run.total_steps for run in runs), default=0)
     return np.linspace(0, total, points + 1)[1:], np.array(curves).reshape(len(runs), points)
 
 
@@ -223,7 +228,7 @@ def _read_files(plan: Plan, cell: Cell, directory: RunDirectory) -> Result:
         _check_config(plan, cell, config)
     if state != "finished" and is_packed(directory):
         raise SpoError(f"status.json says {state}; only finished runs are packed")
-    history = _history(directory, config, plan.final_fraction) if state == "finished" else None
+    history = _history(directory, *_length(config, status), plan.final_fraction) if state == "finished" else None
     summary = history.summary(plan.final_fraction) if history else {}
     return Result(cell, directory, state, str(reason) if reason else None, status, config, history, summary)
 
@@ -241,8 +246,16 @@ def _check_config(plan: Plan, cell: Cell, config: Mapping) -> None:
             raise SpoError(f"config.json says {name} {found}; this run's is {value}")
 
 
-def _history(directory: RunDirectory, config: Mapping, last: float) -> History:
-    iterations, total_steps = (_count(config["resolved"], name) for name in ("iterations", "total_steps"))
+def _length(config: Mapping, status: Mapping) -> tuple[int, int]:
+    """Iterations and steps of a finished run: those that were planned, unless it reached the return that it was to."""
+    planned = [_count(config["resolved"], name) for name in ("iterations", "total_steps")]
+    if config["settings"].get("stop_at") is None or status.get("reason") is None:
+        return planned[0], planned[1]
+    made = [_count(status, name, "status.json") for name in ("iteration", "env_steps")]
+    return min(planned[0], made[0]), min(planned[1], made[1])
+
+
+def _history(directory: RunDirectory, iterations: int, total_steps: int, last: float) -> History:
     if is_packed(directory):
         history = from_files(directory)
         _check_rows(SUMMARY, history.numbers["iterations"], iterations)
@@ -257,8 +270,8 @@ def _check_rows(file: str, found: int, made: int) -> None:
         raise SpoError(f"{file} has {found} whole rows; {made} were made")
 
 
-def _count(values: Mapping, name: str) -> int:
+def _count(values: Mapping, name: str, file: str = "config.json") -> int:
     value = values.get(name)
     if not isinstance(value, int) or not 0 < value < 2**53:
-        raise SpoError(f"config.json says {name} {value}; it is a whole number of at least 1")
+        raise SpoError(f"{file} says {name} {value}; it is a whole number of at least 1")
     return value

@@ -6,7 +6,14 @@ from pathlib import Path
 from spo.errors import CorruptRunError, SpoError
 from spo.experiments.plan import Cell, Plan, SingleRun, check_plan, merge, path_component, plan_from
 from spo.runs.directory import RunDirectory
-from spo.runtime.files import canonical_json, read_json, replace_file, translate_os_errors
+from spo.runtime.files import (
+    canonical_json,
+    is_empty,
+    lock_directory,
+    read_json,
+    replace_file,
+    translate_os_errors,
+)
 
 
 class Sweep:
@@ -18,14 +25,9 @@ class Sweep:
     @classmethod
     def begin(cls, path: Path, plan: Plan) -> "Sweep":
         """The part of a directory that the plan names; the directory, new or not, remembers all that was ever named."""
-        file, remembered = path / "plan.json", plan
-        if os.path.isfile(file):
-            remembered = merge(cls.open(path).plan, plan, f"--out {path}")
-        elif os.path.isdir(path) and any(path.iterdir()):
-            raise SpoError(f"--out {path} is not empty and holds no plan.json; name a new directory")
-        with translate_os_errors(f"--out {path}"):
-            path.mkdir(parents=True, exist_ok=True)
-            replace_file(file, canonical_json(remembered.as_json()))
+        with translate_os_errors(f"--out {path}"), lock_directory(path):
+            remembered = merge(cls.open(path).plan, plan, f"--out {path}") if _is_sweep(path) else plan
+            replace_file(path / "plan.json", canonical_json(remembered.as_json()))
         return cls(path, plan)
 
     @classmethod
@@ -43,6 +45,15 @@ class Sweep:
     def run(self, cell: Cell) -> RunDirectory:
         parts = path_component(cell.task), path_component(cell.variant), str(cell.seed)
         return RunDirectory(self.path.joinpath("runs", *parts))
+
+
+def _is_sweep(path: Path) -> bool:
+    """Whether a directory holds a sweep, where a new one may begin otherwise."""
+    if os.path.isfile(path / "plan.json"):
+        return True
+    if not is_empty(path):
+        raise SpoError(f"--out {path} is not empty and holds no plan.json; name a new directory")
+    return False
 
 
 class LoneRun(Sweep):

@@ -1,5 +1,6 @@
 """Durable writes, bounded reads, strict JSON and checksums. No torch here."""
 
+import fcntl
 import gzip
 import hashlib
 import io
@@ -9,7 +10,7 @@ import os
 import stat
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from spo.errors import CorruptRunError, SpoError
 
 LARGEST_FILE, LARGEST_LOG, LARGEST_TEXT = 2**31, 2**28, 2**23
 """Larger files are not read at all: tensors, logs, any other JSON."""
+LOCK = ".lock"
+"""In a directory that is locked, and gone again afterwards, unless a process was killed."""
 LARGEST_HEADER = 2**20
 """Longer headers of safetensors are not parsed: some ten thousand tensors have a place in this."""
 
@@ -111,6 +114,38 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def lock_directory(path: Path) -> Iterator[None]:
+    """Wait until no other process changes a directory, which is made if there is none, and goes if it stays empty."""
+    is_made = not path.exists()
+    with _acquire(path / LOCK):
+        try:
+            yield
+        finally:
+            (path / LOCK).unlink(missing_ok=True)
+            if is_made:
+                with suppress(OSError):  # it is not empty
+                    path.rmdir()
+
+
+def _acquire(path: Path) -> io.BufferedWriter:
+    """A locked file of that path: whoever had it before has removed it, and another may have made a new one."""
+    while True:
+        with suppress(FileNotFoundError):
+            if not path.parent.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+            file = path.open("ab")
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if os.path.exists(path) and os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+                return file
+            file.close()
+
+
+def is_empty(path: Path, besides: str = "") -> bool:
+    """Whether a directory holds nothing, or nothing but what a process leaves that was killed."""
+    return all(entry.name in (LOCK, besides) for entry in path.iterdir())
 
 
 @contextmanager
