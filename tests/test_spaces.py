@@ -28,6 +28,11 @@ OBSERVATIONS = {
     "image": BYTES,
     "channels first": S.Box(0, 255, (3, 40, 40), np.uint8),
     "dict": S.Dict({"speed": S.Box(-1, 1, (2,)), "gear": S.Discrete(4), "camera": BYTES}),
+    "dict in an order of its own": S.Dict([("z", S.Box(-1, 1, (2,))), ("m", S.Discrete(3)), ("a", S.Box(-1, 1, ()))]),
+    "dict of one": S.Dict({"only": S.Box(-1, 1, (3,))}),
+    "tuple of one": S.Tuple([S.Box(-1, 1, (3,))]),
+    "flags": S.Box(0, 1, (4, 10, 10), np.bool_),
+    "bytes": S.Box(0, 255, (4,), np.uint8),
     "tuple": S.Tuple([S.Box(-5, 5, (2, 2)), S.Dict({"a": S.Discrete(3)}), S.MultiBinary(2)]),
 }
 ACTIONS = {
@@ -52,6 +57,7 @@ def test_every_observation_space_trains_and_survives_saving(name, tmp_path):
     for observation in (space.sample() for _ in range(5)):
         assert loaded.act(observation) == run.snapshot_policy().act(observation)
     assert loaded.spec.layout.shape == run.envs.layout.shape
+    assert [path for path, _ in loaded.spec.layout.leaves] == [path for path, _ in run.envs.layout.leaves]
 
 
 @pytest.mark.parametrize("name", ACTIONS)
@@ -93,9 +99,49 @@ def test_only_numbers_are_normalised():
     assert image.min() >= 0 and image.max() > 200
 
 
-def test_images_stay_bytes():
-    run = training(lambda: Spaces(BYTES, ACTIONS["discrete"]), **SMALL)
-    assert run.collector.collect().observation.dtype == torch.uint8
+@pytest.mark.parametrize("mode", ["shared", "off"])
+@pytest.mark.parametrize("name", OBSERVATIONS)
+def test_what_is_learned_from_has_the_type_that_an_update_is_compiled_for(name, mode):
+    run = training(lambda: Spaces(OBSERVATIONS[name], ACTIONS["discrete"]), normalize_observation=mode, **SMALL)
+    compiled_for = example_batch(run.spec.layout, run.distribution, 4).observation.dtype
+    assert run.collector.collect().observation.dtype == compiled_for
+    assert (compiled_for == torch.uint8) == (name in ("image", "channels first", "flags"))
+
+
+class Pictures(Spaces):
+    """Shows an image of another type than its space says."""
+
+    def __init__(self, kind):
+        super().__init__(S.Box(0, 255, (12, 12, 3), np.uint8), ACTIONS["discrete"])
+        self.kind = kind
+
+    def reset(self, **options):
+        observation, info = super().reset(**options)
+        return observation.astype(self.kind), info
+
+    def step(self, action):
+        observation, *others = super().step(action)
+        return observation.astype(self.kind), *others
+
+
+def test_images_of_whole_numbers_become_bytes_and_others_are_refused():
+    whole, plain = (training(make, **SMALL) for make in (partial(Pictures, np.int64), partial(Pictures, np.uint8)))
+    assert torch.equal(whole.collector.collect().observation, plain.collector.collect().observation)
+    with pytest.raises(SpoError, match="environment 0 returned an image of type float32, its space says uint8"):
+        training(partial(Pictures, np.float32), **SMALL)
+
+
+@pytest.mark.parametrize("space, value", [(S.Discrete(4), -1), (S.MultiDiscrete([3, 4], start=[1, 1]), [1, 0])])
+def test_a_choice_below_the_first_is_not_taken_for_the_last(space, value):
+    with pytest.raises(SpoError, match="an observation of .* is not accepted: it must be in"):
+        ObservationLayout(space).pack(np.array(value))
+
+
+def test_images_too_small_for_a_convolution_are_refused():
+    tiny = S.Box(0, 255, (8, 2, 2), np.uint8)
+    with pytest.raises(SpoError, match="images of 8 × 2 are too small for an encoder: --encoder mlp reads them"):
+        training(lambda: Spaces(tiny, ACTIONS["discrete"]), **SMALL)
+    iterate(training(lambda: Spaces(tiny, ACTIONS["discrete"]), encoder="mlp", **SMALL), 1)
 
 
 def test_a_batch_of_dicts_acts_like_its_samples():
@@ -187,8 +233,84 @@ def test_a_mask_that_forbids_everything_is_named():
             observation, info = super().shown()
             return observation, {"action_mask": info["action_mask"] * (self.time < 3)}
 
-    with pytest.raises(SpoError, match="environment 0 gave the action mask .* not all of them false .its step 3"):
+    with pytest.raises(SpoError, match="environment 0 gave the action mask .*, which leaves no action .its step 3"):
         training(Stuck, **SMALL).collector.collect()
+
+
+class Ending(Masked):
+    """In the last step of an episode nothing may be done, as in a game that is over."""
+
+    def step(self, action):
+        observation, reward, terminated, truncated, info = super().step(action)
+        return observation, reward, terminated, truncated, {"action_mask": info["action_mask"] * (not terminated)}
+
+
+class Short(Masked):
+    def shown(self):
+        observation, info = super().shown()
+        return observation, {"action_mask": info["action_mask"][:4]}
+
+
+class Late(Masked):
+    """Gives no mask at the start of an episode."""
+
+    def reset(self, **options):
+        return super().reset(**options)[0], {}
+
+
+class Uneven(Masked):
+    made = 0
+
+    def __init__(self):
+        Uneven.made += 1
+        self.number = Uneven.made
+
+    def shown(self):
+        observation, info = super().shown()
+        return observation, info if self.number % 2 else {}
+
+
+class Nothing(Masked):
+    def step(self, action):
+        return *super().step(action)[:4], None
+
+
+def test_the_mask_of_an_episode_that_is_over_is_nobodys():
+    Masked.forbidden = 0
+    run = training(Ending, envs=2, horizon=64, minibatches=2)
+    assert run.collector.collect().terminated.any() and Masked.forbidden == 0
+
+
+@pytest.mark.parametrize(
+    "env, told",
+    [
+        (Short, "environment 0 gave an action mask of 4 flags; accepted are 6, one for each action"),
+        (Late, "environment 0 gave an action mask in step, and none in reset; accepted is one from every environment"),
+        (Uneven, "environment . gave no action mask; accepted is one from every environment, in every reset and step"),
+        (Nothing, "environment 0 returned the info None; accepted is a dict"),
+    ],
+)
+def test_masks_and_infos_that_cannot_be_are_named(env, told):
+    with pytest.raises(SpoError, match=told):
+        training(env, **SMALL).collector.collect()
+
+
+def test_a_mask_must_leave_something_in_every_choice():
+    class Several(Spaces):
+        def __init__(self):
+            super().__init__(OBSERVATIONS["vector"], S.MultiDiscrete([2, 3]))
+
+        def action_masks(self):
+            return [True, True, False, False, False]
+
+    with pytest.raises(SpoError, match="which leaves no action"):
+        training(Several, **SMALL)
+
+
+def test_a_policy_takes_a_mask_in_parts():
+    run = training(lambda: Spaces(OBSERVATIONS["vector"], S.MultiDiscrete([2, 3])), **SMALL)
+    mask = (np.array([False, True]), np.array([False, False, True]))
+    assert run.snapshot_policy().act(np.zeros(3, np.float32), action_mask=mask).tolist() == [1, 2]
 
 
 MASKLESS = {"Box": S.Box(-1, 1, (2,), np.float32), "MultiBinary": S.MultiBinary(2)}

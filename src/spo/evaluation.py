@@ -1,6 +1,7 @@
 """Episodes with a frozen policy and frozen statistics, and a video of them."""
 
 import ctypes.util
+import math
 import os
 import sys
 import time
@@ -122,6 +123,8 @@ def play(
         on_frame()
         action = policy.act(observation, deterministic, mask_of(env, info))
         observation, reward, terminated, truncated, info = env.step(action)
+        if not math.isfinite(reward):
+            raise EnvError(f"the environment returned the reward {reward} in an evaluation; it must be finite")
         total, length, done = total + float(reward), length + 1, terminated or truncated or length + 1 == max_steps
         on_step(length)
     on_frame()

@@ -59,6 +59,10 @@ class PartialRollout:
     has_values: bool = False  # whether acting gave values too; otherwise they are computed at the end, all at once
 
 
+LARGEST = float(np.finfo(np.float32).max)
+"""What the network's numbers can hold."""
+
+
 def gae(
     reward: Tensor, value: Tensor, next_value: Tensor, terminated: Tensor, done: Tensor, gamma: float, lam: float
 ) -> Tensor:
@@ -246,10 +250,10 @@ class Collector:
 
     def _check_rollout(self, what: str, array: np.ndarray, steps_before: int) -> None:
         """Raise if a rollout's array (T, N) has a non-finite number; its first row is of step `steps_before`."""
-        if not np.isfinite(array).all():
-            t, env = np.argwhere(~np.isfinite(array))[0]
+        if (unusable := find_unusable(array)).any():
+            t, env = np.argwhere(unusable)[0]
             step = self.env_steps // self.envs.num_envs - len(array) + steps_before + t
-            raise _not_finite(what, env, array[t, env], step)
+            raise _unusable(what, env, array[t, env], step)
 
     def _check_finite(self, step: Step) -> None:
         self._check("observation", step.observation)
@@ -257,17 +261,22 @@ class Collector:
             self._check("final observation", step.final_observation)
 
     def _check(self, what: str, array: np.ndarray) -> None:
-        """A sum is finite only if all its parts are, and costs a fraction of looking at every part."""
-        if array.dtype.kind != "f" or math.isfinite(np.add.reduce(array, axis=None)):
+        """A sum is finite and small only if its parts are, and costs a fraction of looking at every part."""
+        if array.dtype.kind != "f" or abs(np.add.reduce(array, axis=None)) <= LARGEST:
             return
-        if not np.isfinite(array).all():
-            env = int(np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))[0])
-            worst = array[env][~np.isfinite(array[env])].flat[0] if array.ndim > 1 else array[env]
-            step = self.env_steps // self.envs.num_envs
-            raise _not_finite(what, env, worst, step)
+        if (unusable := find_unusable(array)).any():
+            env = int(np.flatnonzero(unusable.reshape(len(array), -1).any(axis=1))[0])
+            worst = array[env][unusable[env]].flat[0] if array.ndim > 1 else array[env]
+            raise _unusable(what, env, worst, self.env_steps // self.envs.num_envs)
 
 
-def _not_finite(what: str, env: int, number: float, step: int) -> DivergenceError | EnvError:
-    """The error for a number that is not finite: the policy's own, or one that the environment returned."""
+def find_unusable(array: np.ndarray) -> np.ndarray:
+    """Where an array has numbers that are not finite, or would not be for the network."""
+    return ~(np.abs(array) <= LARGEST)  # which NaN is not
+
+
+def _unusable(what: str, env: int, number: float, step: int) -> DivergenceError | EnvError:
+    """The error for a number that cannot be learned from: the policy's own, or one that the environment returned."""
     kind = DivergenceError if what in ("output of the policy", "action", "value") else EnvError
-    return kind(f"the {what} of environment {env} is not finite ({number}) at its step {step}")
+    problem = "larger than a 32-bit float holds" if math.isfinite(number) else "not finite"
+    return kind(f"the {what} of environment {env} is {problem} ({number}) at its step {step}")

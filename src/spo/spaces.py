@@ -26,6 +26,25 @@ def check_maskable(space: gym.Space) -> None:
         raise SpoError(f"an action mask is not accepted for action space {space}: it must be Discrete or MultiDiscrete")
 
 
+def join_mask(mask: Any) -> np.ndarray:
+    """A mask as one row of flags; that of several choices may come as one array for each."""
+    parts = mask if isinstance(mask, tuple | list) else [mask]
+    return np.concatenate([np.asarray(part).ravel() for part in parts]).astype(bool)
+
+
+def count_actions(space: gym.Space) -> int:
+    """How many flags a mask has: one for each action of each choice."""
+    return int(space.nvec.sum() if isinstance(space, gym.spaces.MultiDiscrete) else space.n)
+
+
+def leaves_a_choice(space: gym.Space, mask: np.ndarray) -> bool:
+    """Whether a row of flags allows an action, in every choice where there are several."""
+    if isinstance(space, gym.spaces.MultiDiscrete):
+        ends = np.cumsum(space.nvec.ravel())[:-1]
+        return all(part.any() for part in np.split(mask, ends))
+    return bool(mask.any())
+
+
 @dataclass(frozen=True)
 class Image:
     """An image's shape, channels first, and how to get there."""
@@ -47,11 +66,11 @@ class ObservationLayout:
         self.images = tuple(_image(leaf) for (_, leaf), kind in zip(self.leaves, self.kinds) if kind == "image")
         self.is_image = self.kinds == ["image"]
         self.shape: tuple[int, ...]
-        self.is_plain = self.kinds == ["continuous"] and len(self.leaves[0][1].shape) == 1
+        self.is_plain = isinstance(space, gym.spaces.Box) and self.kinds == ["continuous"] and len(space.shape) == 1
         self.continuous_size = self._size("continuous")
         self.vector_size = self.continuous_size + self._size("one_hot")
         if self.is_image:
-            is_of_bytes = self.leaves[0][1].dtype in (np.uint8, np.bool_, np.int8)
+            is_of_bytes = self.leaves[0][1].dtype in (np.uint8, np.bool_)
             self.shape, self.dtype = self.images[0].shape, np.dtype(np.uint8 if is_of_bytes else np.float32)
         else:
             self.shape, self.dtype = (self.vector_size + self._size("image"),), np.dtype(np.float32)
@@ -71,9 +90,7 @@ class ObservationLayout:
         images = iter(self.images)
         for (path, leaf), kind in zip(self.leaves, self.kinds):
             value = at(observation, path)
-            flat = (
-                next(images).channels_first(np.asarray(value)) if kind == "image" else gym.spaces.flatten(leaf, value)
-            )
+            flat = next(images).channels_first(np.asarray(value)) if kind == "image" else _flatten(leaf, value)
             parts[kind].append(np.asarray(flat, dtype=np.float32).ravel())
         return np.concatenate([array for kind in ("continuous", "one_hot", "image") for array in parts[kind]])
 
@@ -143,6 +160,13 @@ def sample_of(batch: Any, index: int) -> Any:
     if isinstance(batch, tuple):
         return tuple(sample_of(part, index) for part in batch)
     return batch[index]
+
+
+def _flatten(leaf: gym.Space, value: Any) -> np.ndarray:
+    """As Gymnasium does, which would take the last choice for one below the first."""
+    if isinstance(leaf, gym.spaces.Discrete | gym.spaces.MultiDiscrete) and (np.asarray(value) < leaf.start).any():
+        raise SpoError(f"an observation of {value} is not accepted: it must be in {leaf}")
+    return gym.spaces.flatten(leaf, value)
 
 
 def _kind(space: gym.Space, encoder: str) -> str:

@@ -72,8 +72,7 @@ class Trainer:
         torch.set_num_threads(self.torch_threads)
         keep_freed_memory()
         self.network = self.spec.network(derive_seed(config.seed, "network")).to(_device(config.device))
-        size = self.envs.layout.continuous_size
-        self.observation_normalizer = ObservationNormalizer(config.normalize_observation, config.envs, size)
+        self.observation_normalizer = self._make_normalizer()
         if config.init_from:
             encoder = config.encoder if ":" in config.encoder else None
             policy, self.initial_policy = load_newest_policy(config.init_from, encoder)
@@ -83,6 +82,10 @@ class Trainer:
         loss = make_loss(self.parameters, self.distribution, config)
         rule = TRPOUpdate if config.resolved_objective.trust_region else MinibatchUpdate
         self.update = rule(loss, config, generator(config.seed, "minibatches"))
+
+    def _make_normalizer(self) -> ObservationNormalizer:
+        layout, mode = self.envs.layout, self.config.normalize_observation
+        return ObservationNormalizer(mode, self.config.envs, layout.continuous_size, layout.dtype)
 
     def _make_collector(self) -> Collector:
         config, reset_on = self.config, "termination" if self.config.paper else "end"
@@ -101,12 +104,21 @@ class Trainer:
         )
 
     def _start_from(self, policy: Policy) -> None:
-        """Take over another run's weights and observation statistics."""
+        """Take over another run's weights and observation statistics, where they mean the same."""
+        self._check_alike(policy)
         try:
             self.network.load_state_dict(policy.network.state_dict())
         except RuntimeError:
             raise ConfigError(f"--init-from {self.config.init_from} holds a policy of another shape: {policy.spec}")
         self.observation_normalizer.start_from(policy.normalizer)
+
+    def _check_alike(self, policy: Policy) -> None:
+        """Refuse a policy whose tensors may fit, but would see, compute or do something else."""
+        then = policy.spec.meaning | {"normalize-observation": policy.normalizer.switch}
+        now = self.spec.meaning | {"normalize-observation": self.observation_normalizer.switch}
+        for what in (what for what in then if then[what] != now[what]):
+            problem = f"{what} {then[what]}, and this run has {now[what]}"
+            raise ConfigError(f"--init-from {self.config.init_from} holds a policy with {problem}")
 
     def _copy_network(self) -> ActorCritic:
         """The network as it is; a new one would be made orthogonal first, for nothing."""
@@ -120,8 +132,7 @@ class Trainer:
         """The policy that a state holds, frozen."""
         network = self._copy_network()
         FlatParameters(network).vector.copy_(torch.from_numpy(state["parameters"]))
-        mode, size = self.config.normalize_observation, self.observation_normalizer.continuous_size
-        normalizer = ObservationNormalizer(mode, self.config.envs, size)
+        normalizer = self._make_normalizer()
         normalizer.moments.restore(state["collector"]["observation_moments"])
         return Policy(self.spec, network, normalizer.freeze())
 

@@ -488,7 +488,7 @@ def test_sentences_cannot_steer_a_terminal_or_fill_it():
         (("--objectives", "spo", "spo"), "--objectives spo spo is not accepted"),
         (("--objective", "trpo"), "--objective is not accepted here: it must be set with --objectives"),
         (("--seed=3",), "--seed=3 is not accepted here"),
-        (("--out", "file"), "--out file cannot be written to: File exists"),
+        (("--out", "file"), "--out file cannot be written to: Not a directory"),
         (("--out", "run"), "--out run is not empty and holds no plan.json; name a new directory"),
         (("--out", "x" * 999), "cannot be written to: File name too long"),
     ],

@@ -51,6 +51,10 @@ def infinite(ratio, advantage):
     return ratio * advantage / torch.zeros_like(ratio)
 
 
+def detached(ratio, advantage):
+    return (ratio * advantage).detach()
+
+
 def raising(ratio, advantage):
     raise KeyError("lost")
 
@@ -105,6 +109,7 @@ RESULT_FAULTS = {
     "wrong_shape": r"returned shape \(6, 1\) for 6 samples; accepted is \(6,\)",
     "averaged": r"returned shape \(\) for 6 samples",
     "infinite": "returned a value that is not finite",
+    "detached": "returned a value without a gradient: it must depend on the ratio or log_ratio",
     "raising": "failed on a sample: KeyError: 'lost'",
     "not_a_tensor": "failed on a sample: AttributeError",
 }

@@ -112,6 +112,12 @@ def test_an_objective_may_be_a_function():
         make_config("CartPole-v1", objective=lambda ratio, advantage: ratio)
 
 
+def test_a_whole_number_where_any_is_accepted_is_taken_as_such():
+    """The compiled update is made for one type, which a penalty that begins with 1 must not change."""
+    config = make_config("CartPole-v1", objective="ppo-penalty", beta=1)
+    assert type(config.beta) is float and type(config.objective_settings["beta"]) is float
+
+
 def test_a_config_stays_flat_and_frozen():
     config = make_config("CartPole-v1")
     assert dataclasses.asdict(config).keys() == FIELDS.keys() and isinstance(config, Config)

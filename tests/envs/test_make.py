@@ -89,6 +89,45 @@ def test_what_makes_no_environment_is_refused(env, told):
         spo.train(env, **SHORT)
 
 
+class Blind(Old):
+    observation_space = None
+
+
+class Misspelt(gym.Env):
+    action_spaces = observation_space = gym.spaces.Discrete(2)
+
+
+@pytest.mark.parametrize(
+    "env, told",
+    [
+        (lambda: Blind("step"), r"has no observation_space; accepted is a gymnasium.Space"),
+        (Misspelt, r"has no action_space; accepted is a gymnasium.Space that its constructor sets"),
+    ],
+)
+def test_an_environment_without_a_space_is_refused(env, told):
+    with pytest.raises(EnvError, match=told):
+        spo.train(env, **SHORT)
+
+
+class Breaking(gym.vector.SyncVectorEnv):
+    def step(self, actions):
+        raise ZeroDivisionError("no wheels")
+
+
+def make_breaking():
+    return Breaking([lambda: gym.make("CartPole-v1")] * 2)
+
+
+def test_a_vector_environment_that_raises_is_named():
+    with pytest.raises(EnvError, match="the vector environment raised ZeroDivisionError in step: no wheels"):
+        spo.train(make_breaking, **SHORT | {"envs": 2})
+
+
+def test_evaluations_in_a_vector_environment_are_refused_before_anything_is_trained():
+    with pytest.raises(ConfigError, match="--eval-every 3 is not accepted: what was given makes a vector environment"):
+        spo.train(make_breaking, **SHORT | {"envs": 2, "eval_every": 3})
+
+
 def test_a_class_that_is_registered_nowhere_is_made_by_its_name():
     assert isinstance(EnvMaker(f"{__name__}:Plain", {})(), Plain)
     with pytest.raises(EnvError, match=f"environment '{__name__}:Missing' is not a registered Gymnasium id"):

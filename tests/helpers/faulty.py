@@ -48,11 +48,30 @@ class Faulty(Probe):
     def is_paid_infinity(self):
         return self.see(0.0), np.inf
 
+    def sees_too_much(self):
+        return np.array([1e200]), 1.0
+
+    def is_paid_too_much(self):
+        return self.see(0.0), 1e200
+
     def sees_another_shape(self):
         return np.zeros(2, np.float32), 1.0
 
     def sees_another_type(self):
         return np.array(["text"]), 1.0
+
+
+class FaultyLater(Faulty):
+    """The first of a process behaves, and trains; those that are made for evaluations do not."""
+
+    made = 0
+
+    def __init__(self, deed: str):
+        FaultyLater.made += 1
+        super().__init__("behaves" if FaultyLater.made == 1 else deed)
+
+    def behaves(self):
+        return None
 
 
 class Misbehaving(Counting):

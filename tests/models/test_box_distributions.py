@@ -127,6 +127,7 @@ def test_the_papers_tasks_keep_their_actions_as_they_are(name):
 
 
 UNBOUNDED = gym.spaces.Box(-np.inf, np.inf, (2,))
+LARGEST = np.finfo(np.float32).max
 
 
 @pytest.mark.parametrize(
@@ -134,6 +135,8 @@ UNBOUNDED = gym.spaces.Box(-np.inf, np.inf, (2,))
     [
         (UNBOUNDED, "squashed", "auto", "--distribution squashed does not fit"),
         (UNBOUNDED, "beta", "off", "--distribution beta does not fit"),
+        (gym.spaces.Box(-LARGEST, LARGEST, (2,)), "squashed", "auto", "it must be a Box with finite bounds"),
+        (gym.spaces.Box(np.float32([-1, 0]), np.float32([1, 0])), "beta", "auto", "its bounds must be apart"),
         (UNBOUNDED, "gaussian", "bounds", "--action-scale bounds does not fit"),
         (gym.spaces.Discrete(3), "categorical", "bounds", "--action-scale bounds does not fit"),
     ],
@@ -141,6 +144,13 @@ UNBOUNDED = gym.spaces.Box(-np.inf, np.inf, (2,))
 def test_bounds_that_are_not_there_cannot_be_mapped_to(space, name, scale, told):
     with pytest.raises(ConfigError, match=told):
         resolve_action_scale(space, name, scale)
+
+
+def test_the_largest_numbers_of_a_type_are_no_bounds():
+    """Mapped to them, an action of ±1 would not be finite."""
+    space = gym.spaces.Box(-LARGEST, LARGEST, (2,))
+    assert not has_far_bounds(space) and resolve_action_scale(space, "gaussian", "auto") == "off"
+    assert distribution_for(space).to_env(np.float32([[0.5, -7]])).tolist() == [[0.5, -7]]
 
 
 def test_a_distribution_that_does_not_fit_is_refused():

@@ -41,6 +41,11 @@ CASES = {
     "beta": (NUMBERS, FAR, {"distribution": "beta"}),
     "discrete": (NUMBERS, gym.spaces.Discrete(4, start=2), {"activation": "relu"}),
     "multi-discrete": (gym.spaces.Discrete(6, start=-2), gym.spaces.MultiDiscrete([2, 5]), {"activation": "elu"}),
+    "numbers by name": (
+        gym.spaces.Dict([("z", gym.spaces.Box(-1, 1, ())), ("a", gym.spaces.Box(-1, 1, (2,)))]),
+        gym.spaces.Box(-1, 1, (2,)),
+        {},
+    ),
     "multi-binary": (gym.spaces.Tuple([NUMBERS, gym.spaces.Discrete(3)]), gym.spaces.MultiBinary(3), {}),
     "dict": (MIXED, gym.spaces.Discrete(3), {"activation": "silu"}),
     "nature": (BYTES, gym.spaces.Discrete(3), {"encoder": "nature"}),

@@ -29,6 +29,14 @@ MODULE = textwrap.dedent("""
             super().__init__(shape)
             self.norm = nn.BatchNorm1d(7)
 
+    class Forgetful(Features):
+        def __init__(self, shape):
+            super().__init__(shape)
+            self.dropout = nn.Dropout(0.5)
+
+        def forward(self, observation):
+            return self.dropout(super().forward(observation))
+
     class Flat(Features):
         def forward(self, observation):
             return observation.sum()
@@ -93,6 +101,7 @@ def test_a_run_with_it_is_resumed_by_who_names_it(own_module, tmp_path):
     "name, told",
     [
         ("own_networks:Normed", "it has buffers, and only parameters are saved"),
+        ("own_networks:Forgetful", "it gives other features for the same observations, as dropout does"),
         ("own_networks:Flat", r"it returned \(\) for 2 observations of \(4,\); it must return \(2, features\)"),
         ("own_networks:Failing", r"failed on observations \(4,\): no such layer"),
         ("own_networks:function", "is a function; accepted is a class of torch.nn.Module"),

@@ -10,7 +10,7 @@ import pytest
 import spo
 import spo.trainer
 from crash import SHORT, child, remains, start_or_resume
-from faulty import Faulty
+from faulty import Faulty, FaultyLater
 from probes import Probe, training
 from spo.errors import SpoError
 from spo.runs import checkpoint
@@ -268,6 +268,8 @@ FAULTS = {
     "hangs": "environment 0 did not answer within 2 s",
     "sees_nan": "the observation of environment 0 is not finite (nan)",
     "is_paid_infinity": "the reward of environment 0 is not finite (inf)",
+    "sees_too_much": "the observation of environment 0 is larger than a 32-bit float holds (1e+200)",
+    "is_paid_too_much": "the reward of environment 0 is larger than a 32-bit float holds (1e+200)",
     "sees_another_shape": "environment 0 returned an observation of shape (2,), its space says (1,)",
     "sees_another_type": "environment 0 returned an observation of type",
 }
@@ -299,6 +301,30 @@ def test_a_faulty_environment_is_named_and_nothing_is_left_behind(deed, backend,
         assert status["state"] == "failed" and FAULTS[deed] in status["reason"] and "its step 3" in status["reason"]
     wait_for(lambda: not any(map(is_alive, workers)))
     assert checkpoint.load_newest(run)[0].iteration == 1
+
+
+FAULTS_LATER = {
+    "raises": "the environment raised RuntimeError in an evaluation: no more",
+    "hangs": "the environment of an evaluation did not answer within 2 s",
+    "is_paid_infinity": "the environment returned the reward inf in an evaluation; it must be finite",
+}
+
+
+@pytest.mark.parametrize("deed", FAULTS_LATER)
+def test_a_fault_in_an_evaluation_is_named_too(deed, tmp_path):
+    settings = {"envs": 1, "horizon": 2, "minibatches": 1, "steps": 400, "threads": 1, "eval_every": 2}
+    timeout = {"env_timeout": 2.0 if deed == "hangs" else PATIENCE}
+    assert end_of(child(tmp_path / "run", partial(FaultyLater, deed), settings | timeout)) == 2
+    run = RunDirectory(tmp_path / "run")
+    assert run.read_status()["state"] == "failed" and run.read_status()["reason"] == FAULTS_LATER[deed]
+    assert checkpoint.load_newest(run)[0].iteration == 1
+
+
+def test_an_evaluation_without_an_end_says_why_nothing_happens(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("spo.runs.recorder.LONG_EPISODE", 3)
+    env = {"env_arg": {"max_episode_steps": 5}}
+    spo.train("CartPole-v1", **SHORT | env | {"steps": 32, "eval_every": 1}, out=str(tmp_path / "run"))
+    assert capsys.readouterr().err.count("warning: an episode of an evaluation has lasted") == 10
 
 
 @pytest.mark.parametrize(

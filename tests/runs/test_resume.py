@@ -314,9 +314,6 @@ def edited(run, **resolved):
 def test_a_path_that_cannot_be_had_is_named(tmp_path, monkeypatch):
     stopped(tmp_path / "run", "CartPole-v1", {}, after=2)
     run = RunDirectory(tmp_path / "run")
-    edited(run, threads=4096)
-    with pytest.raises(SpoError, match="--threads 4096 is not accepted"):
-        spo.resume(run.path)
     edited(run, threads=1, update="compiled")
     compiler = "spo.algorithms.minibatch_update.compile_method"
     monkeypatch.setattr(compiler, lambda *_: (_ for _ in ()).throw(RuntimeError("no compiler")))
@@ -324,14 +321,24 @@ def test_a_path_that_cannot_be_had_is_named(tmp_path, monkeypatch):
         spo.resume(run.path)
 
 
+def test_a_run_goes_on_with_fewer_cores_than_it_had_and_says_so(tmp_path, capsys):
+    stopped(tmp_path / "run", "CartPole-v1", {}, after=2)
+    run = RunDirectory(tmp_path / "run")
+    edited(run, threads=4096)
+    spo.resume(run.path, quiet=True)
+    told = f"threads were 4096 and are {os.cpu_count()}"
+    assert told in capsys.readouterr().err and told in run.read_status()["departures"]
+
+
 def test_the_recorded_path_is_taken(tmp_path):
     """What was chosen when the run began, not what would be chosen now."""
     stopped(tmp_path / "run", "CartPole-v1", {}, after=2)
     run, seen = RunDirectory(tmp_path / "run"), []
-    edited(run, backend="process", rebuild_every=7)
+    edited(run, backend="process", rebuild_every=7, threads=1)
     shutil.rmtree(run.checkpoints)
     spo.resume(run.path, quiet=True, callback=lambda training, row: seen.append(training) or False)
-    assert (seen[0].backend, seen[0].config.rebuild_every) == ("process", 7)
+    config = seen[0].config
+    assert (seen[0].backend, config.rebuild_every, config.threads) == ("process", 7, 1)
 
 
 @needs_envpool
@@ -367,6 +374,25 @@ def test_a_run_killed_while_it_compiles_is_resumed(tmp_path, monkeypatch):
     spo.resume(tmp_path / "run", quiet=True)
     assert remains(tmp_path / "run") == expected
     assert RunDirectory(tmp_path / "run").read_config()["resolved"]["update"] == "eager"
+
+
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        ({"activation": "relu"}, "activation tanh, and this run has relu"),
+        ({"normalize_observation": "off"}, "normalize-observation on, and this run has off"),
+        ({"distribution": "gaussian-state"}, "distribution gaussian, and this run has gaussian-state"),
+        ({"action_scale": "bounds"}, "action-scale off, and this run has bounds"),
+    ],
+    ids=["activation", "normalisation", "distribution", "scale"],
+)
+def test_a_policy_that_would_mean_something_else_is_not_gone_on_from(change, told, tmp_path):
+    """Its tensors fit, or nearly: nothing else would tell."""
+    first = spo.train("Pendulum-v1", **SHORT, out=str(tmp_path / "first"))
+    settings = SHORT | {"out": str(tmp_path / "second"), "init_from": str(first.directory)}
+    with pytest.raises(SpoError, match=f"--init-from .* holds a policy with {told}"):
+        spo.train("Pendulum-v1", **settings | change)
+    spo.train("Pendulum-v1", **settings)
 
 
 def test_the_run_that_another_began_from_is_not_needed_again(tmp_path):

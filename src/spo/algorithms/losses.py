@@ -193,9 +193,11 @@ def _check_objective(config: Config, surrogate: Surrogate) -> None:
     name = config.resolved_objective.adaptive_setting
     moving = ({name: config.objective_settings[name]} if name else {}) | config.widths_at(0)
     adaptive = {name: torch.tensor(value) for name, value in moving.items()}
+    log_ratio = samples.log().requires_grad_()
     try:
-        result = surrogate.function(*surrogate.arguments(samples.log(), inputs), **adaptive)
-        shape, is_finite = tuple(result.shape), bool(result.isfinite().all())
+        with torch.enable_grad():
+            result = surrogate.function(*surrogate.arguments(log_ratio, inputs), **adaptive)
+        shape, is_finite, follows = tuple(result.shape), bool(result.isfinite().all()), result.requires_grad
     except Exception as error:  # whatever a user's function raises
         reason = f"{type(error).__name__}: {error}"
         raise ConfigError(f"--objective {config.objective} failed on a sample: {reason}") from error
@@ -203,6 +205,9 @@ def _check_objective(config: Config, surrogate: Surrogate) -> None:
         raise ConfigError(f"--objective {config.objective} returned shape {shape} for 6 samples; accepted is (6,)")
     if not is_finite:
         what = "a value that is not finite for ratios from 0.5 to 1.5"
+        raise ConfigError(f"--objective {config.objective} returned {what}")
+    if not follows:
+        what = "a value without a gradient: it must depend on the ratio or log_ratio"
         raise ConfigError(f"--objective {config.objective} returned {what}")
 
 

@@ -218,7 +218,7 @@ class MinibatchUpdate:
 
 
 def as_tensors(settings: Mapping[str, float]) -> AdaptiveTensors:
-    return {name: torch.tensor(value) for name, value in settings.items()}
+    return {name: torch.tensor(value, dtype=torch.float32) for name, value in settings.items()}
 
 
 def preprocess(loss: Loss | ValueLoss, batch: Batch) -> Batch:

@@ -60,7 +60,8 @@ def _coerce_value(name: str, value: Any) -> Any:
     if not _fits(value, accepted):
         words = _describe_accepted(name, accepted)
         raise ConfigError(f"{flag(name)} {format_value(value)} is not accepted: it must be {words}")
-    return float(value) if accepted is float and _is_single(value) else value
+    is_number = accepted is float or (float in typing.get_args(accepted) and type(value) is int)
+    return float(value) if is_number and _is_single(value) else value
 
 
 def _fits(value: Any, accepted: Any) -> bool:

@@ -23,7 +23,8 @@ class GymVectorAdapter(VecEnv):
         self.observation_space = vector.single_observation_space
         self.action_space = vector.single_action_space
         self.layout = ObservationLayout(self.observation_space, encoder)
-        if not (self.layout.is_plain or self.layout.is_image):
+        is_box = isinstance(self.observation_space, gym.spaces.Box)
+        if not is_box or not (self.layout.is_plain or self.layout.is_image):
             raise EnvError(f"a vector environment with {self.observation_space} is not supported; accepted is a Box")
         self.mode = vector.metadata.get("autoreset_mode", gym.vector.AutoresetMode.NEXT_STEP)
         self.episodes = EpisodeStatistics(range(count))
@@ -39,7 +40,7 @@ class GymVectorAdapter(VecEnv):
 
     def _start(self, purpose: str, *index: int) -> np.ndarray:
         self.episodes.clear()
-        observation, info = self.vector.reset(seed=derive_seed(self.seed, purpose, *index))
+        observation, info = self._call("reset", seed=derive_seed(self.seed, purpose, *index))
         if "action_mask" in info:
             check_maskable(self.action_space)
             raise EnvError("action masks of a vector environment are not read; make single environments instead")
@@ -48,7 +49,7 @@ class GymVectorAdapter(VecEnv):
 
     def step(self, action: np.ndarray) -> Step:
         self.steps += 1
-        observation, reward, terminated, truncated, info = self.vector.step(action)
+        observation, reward, terminated, truncated, info = self._call("step", action)
         reward = np.asarray(reward, dtype=float)
         self.episodes.add(reward)
         done = terminated | truncated
@@ -59,9 +60,16 @@ class GymVectorAdapter(VecEnv):
             for index in np.flatnonzero(done):
                 final[index] = info["final_obs"][index]
         else:  # reset now what would reset in the next step, or never
-            observation, _ = self.vector.reset(options={RESETTABLE: done})
+            observation, _ = self._call("reset", options={RESETTABLE: done})
         episodes = [self.episodes.finish(index) for index in np.flatnonzero(done).tolist()]
         return Step(self._pack(observation), reward, terminated, truncated, self._pack(final), episodes)
+
+    def _call(self, name: str, *arguments: object, **options: object) -> tuple:
+        try:
+            return getattr(self.vector, name)(*arguments, **options)
+        except (Exception, SystemExit) as error:
+            what = f"raised {type(error).__name__} in {name}: {error}"
+            raise EnvError(f"the vector environment {what} (its step {self.steps})") from error
 
     def close(self) -> None:
         self.vector.close()

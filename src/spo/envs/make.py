@@ -106,6 +106,10 @@ def wrap(env: gym.Env, name: str, arguments: Mapping[str, object]) -> gym.Env:
 def check_env(made: object) -> gym.Env:
     if not isinstance(made, gym.Env):
         raise EnvError(f"what should make an environment made a {type(made).__name__}; accepted is a gymnasium.Env")
+    for name in ("observation_space", "action_space"):
+        if not isinstance(space := getattr(made, name, None), gym.Space):
+            found = "no" if space is None else f"a {type(space).__name__} as"
+            raise EnvError(f"{made} has {found} {name}; accepted is a gymnasium.Space that its constructor sets")
     return made
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from spo.envs import Step, VecEnv
 from spo.envs.make import EnvMaker, is_of_gymnasium
-from spo.envs.sync import MakeShare, SyncVecEnv, share_maker
+from spo.envs.sync import MASKED_ALWAYS, MakeShare, SyncVecEnv, share_maker
 from spo.envs.watchdog import tick_of
 from spo.errors import EnvError, SpoError, place_of
 
@@ -212,7 +212,9 @@ def set_parent_death_signal(parent: int, how: signal.Signals) -> None:
 
 def join_masks(masks: list[np.ndarray | None]) -> np.ndarray | None:
     known = [mask for mask in masks if mask is not None]
-    return np.concatenate(known) if len(known) == len(masks) else None
+    if known and len(known) < len(masks):
+        raise EnvError(f"some environments gave an action mask at their start and others did not; {MASKED_ALWAYS}")
+    return np.concatenate(known) if known else None
 
 
 def merge_steps(steps: list[Step]) -> Step:

@@ -14,13 +14,14 @@ from spo.envs import Episode, EpisodeStatistics, Step, VecEnv
 from spo.envs.gym_vector import GymVectorAdapter
 from spo.envs.make import EnvMaker, MakeEnv, check_env
 from spo.envs.mujoco_tasks import make_batched_task
-from spo.errors import EnvError, place_of, printable
+from spo.errors import ConfigError, EnvError, place_of, printable
 from spo.runtime.seeding import episode_seed
-from spo.spaces import ObservationLayout, check_maskable
+from spo.spaces import ObservationLayout, check_maskable, count_actions, join_mask, leaves_a_choice
 
 if TYPE_CHECKING:
     from spo.config.config import Config
 
+MASKED_ALWAYS = "accepted is one from every environment, in every reset and step, or none at all"
 MOST_WARNINGS = 3
 """Of environments that raised and were made anew; further ones are counted in silence."""
 
@@ -66,8 +67,8 @@ class SyncVecEnv(VecEnv):
         """Start the first episode everywhere; only now is it known whether there are action masks."""
         started = [self._start_episode(index) for index in range(self.num_envs)]
         masks = [mask_of(env, info) for env, (_, info) in zip(self.envs, started)]
-        if all(mask is not None for mask in masks):
-            self.action_mask = np.stack([mask for mask in masks if mask is not None])
+        if any(mask is not None for mask in masks):
+            self.action_mask = np.stack([self._check_mask(index, mask) for index, mask in enumerate(masks)])
         self.observation = np.stack([observation for observation, _ in started])
         return self.observation
 
@@ -110,9 +111,11 @@ class SyncVecEnv(VecEnv):
                 reward[index] = value
             except (TypeError, ValueError) as error:
                 self._fail(index, f"returned the reward {value!r}; accepted is a number", error)
+            self._check_info(index, info)
             self.life_lost[index] = info.get("life_lost", False)
             observations.append(self._pack(index, observation))
-            self._remember_mask(index, info)
+            if not (terminated[index] or truncated[index]):  # the next action is that of another episode
+                self._remember_mask(index, info)
         # As np.stack would, at a fraction of its cost.
         observation = np.concatenate(observations).reshape(self.num_envs, *self.layout.shape)
         return observation, reward, terminated, truncated
@@ -204,7 +207,9 @@ class SyncVecEnv(VecEnv):
 
     def _remember_mask(self, index: int, info: dict) -> None:
         if self.action_mask is not None:
-            self.action_mask[index] = self._check_mask(index, info)
+            self.action_mask[index] = self._check_mask(index, mask_of(self.envs[index], info))
+        elif info.get("action_mask") is not None:
+            self._fail(index, f"gave an action mask in step, and none in reset; {MASKED_ALWAYS}")
 
     def close(self) -> None:
         if self.task:
@@ -232,7 +237,12 @@ class SyncVecEnv(VecEnv):
         except (Exception, SystemExit) as error:
             self._fail(index, f"raised {type(error).__name__} in reset: {error}{hint_at_old_api(error)}", error)
         self._tell_task(index)
+        self._check_info(index, info)
         return self._pack(index, observation), info
+
+    def _check_info(self, index: int, info: object) -> None:
+        if not isinstance(info, dict):
+            self._fail(index, f"returned the info {info!r}; accepted is a dict")
 
     def _pack(self, index: int, observation: object) -> np.ndarray:
         """The observation as one array of the layout's shape and of the first observation's kind of numbers."""
@@ -242,21 +252,27 @@ class SyncVecEnv(VecEnv):
             self._fail(index, f"returned an observation that does not fit {self.observation_space}: {error}", error)
         if array.shape != self.layout.shape:
             self._fail(index, f"returned an observation of shape {array.shape}, its space says {self.layout.shape}")
+        if array.dtype.kind == "f" and self.layout.dtype == np.uint8:
+            self._fail(index, f"returned an image of type {array.dtype}, its space says {self.observation_space.dtype}")
         self.kind = self.kind or array.dtype.kind
         if array.dtype.kind != self.kind:
             self._fail(index, f"returned an observation of type {array.dtype}, unlike its first one")
         return array
 
-    def _check_mask(self, index: int, info: dict) -> np.ndarray:
-        mask = mask_of(self.envs[index], info)
-        if mask is None or self.action_mask is None or mask.shape != self.action_mask.shape[1:] or not mask.any():
-            self._fail(index, f"gave the action mask {mask}; accepted is one flag per action, not all of them false")
+    def _check_mask(self, index: int, mask: np.ndarray | None) -> np.ndarray:
+        if mask is None:
+            self._fail(index, f"gave no action mask; {MASKED_ALWAYS}")
+        if len(mask) != (actions := count_actions(self.action_space)):
+            self._fail(index, f"gave an action mask of {len(mask)} flags; accepted are {actions}, one for each action")
+        if not leaves_a_choice(self.action_space, mask):
+            self._fail(index, f"gave the action mask {mask}, which leaves no action")
         return mask
 
     def _fail(self, index: int, what: str, cause: BaseException | None = None) -> NoReturn:
         raise EnvError(f"environment {self.indices[index]} {what} (its step {self.steps})") from cause
 
 
+NO_EVALUATION = "what was given makes a vector environment, and evaluations play in a single one"
 MakeShare = partial[SyncVecEnv]
 """Makes a process's share of the environments from their `indices`; can be sent to another process."""
 
@@ -270,6 +286,8 @@ def make_envs(config: "Config", maker: EnvMaker, threads: int, first: object = N
     """Make the backend `gymnasium`; a user's callable may have made a whole vector of environments."""
     first = maker.make_wrapped() if first is None else first
     if isinstance(first, gym.vector.VectorEnv):
+        if config.eval_every:
+            raise ConfigError(f"--eval-every {config.eval_every} is not accepted: {NO_EVALUATION}")
         return GymVectorAdapter(first, config.envs, config.seed, config.encoder)
     return share_maker(config, maker)(indices=range(config.envs), first=first, threads=threads)
 
@@ -294,5 +312,4 @@ def mask_of(env: gym.Env, info: dict) -> np.ndarray | None:
     if mask is None:
         return None
     check_maskable(env.action_space)
-    parts = mask if isinstance(mask, tuple | list) else [mask]
-    return np.concatenate([np.asarray(part).ravel() for part in parts]).astype(bool)
+    return join_mask(mask)

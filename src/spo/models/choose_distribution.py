@@ -23,6 +23,8 @@ DISTRIBUTIONS = {**FOR_BOX, "categorical": "distributions:Categorical", "bernoul
 WITHIN_BOUNDS = ("squashed", "beta")
 """Distributions that reach every action within the bounds by themselves, and no other."""
 ACTION_SCALES = ("off", "bounds")
+NO_BOUND = 1e30
+"""Of this size or larger, a bound is none: what lies between two of them may not even be a 32-bit float."""
 FARTHEST, LEAST_INSIDE = 5.0, 0.2
 """In standard deviations of an untrained Gaussian: bounds that it never reaches, or of whose inside it misses most."""
 
@@ -59,18 +61,26 @@ def distribution_for(space: gym.Space, name: str = "auto", action_scale: str = "
 
 def resolve_action_scale(space: gym.Space, distribution: str, asked: str) -> str:
     """Return `bounds` if actions of ±1 are mapped to the bounds of a Box, else `off`; `auto` does it for far bounds."""
-    is_finite = isinstance(space, gym.spaces.Box) and space.is_bounded()
     needed_by = f"--distribution {distribution}" if distribution in WITHIN_BOUNDS else "--action-scale bounds"
-    if not is_finite and (distribution in WITHIN_BOUNDS or asked == "bounds"):
+    if not has_bounds(space) and (distribution in WITHIN_BOUNDS or asked == "bounds"):
         raise ConfigError(f"{needed_by} does not fit action space {space}: it must be a Box with finite bounds")
+    if distribution in WITHIN_BOUNDS and not (space.low < space.high).all():
+        raise ConfigError(f"{needed_by} does not fit action space {space}: its bounds must be apart")
     if distribution in WITHIN_BOUNDS:
         return "off"  # they know no other unit
     return ("bounds" if has_far_bounds(space) else "off") if asked == "auto" else asked
 
 
+def has_bounds(space: gym.Space) -> bool:
+    """Tell whether it is a Box with finite bounds; a type's largest numbers are a way of saying that it has none."""
+    if not isinstance(space, gym.spaces.Box) or not space.is_bounded():
+        return False
+    return bool((np.maximum(np.abs(space.low), np.abs(space.high)) < NO_BOUND).all())
+
+
 def has_far_bounds(space: gym.Space) -> bool:
     """Tell whether an untrained Gaussian (mean 0, standard deviation 1) cannot use the finite range of an action."""
-    if not isinstance(space, gym.spaces.Box) or not space.is_bounded():
+    if not has_bounds(space):
         return False
     bounds = zip(space.low.ravel().tolist(), space.high.ravel().tolist())
     return any(max(-low, high) > FARTHEST or _normal(high) - _normal(low) < LEAST_INSIDE for low, high in bounds)

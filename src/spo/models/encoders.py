@@ -26,7 +26,8 @@ class OwnEncoder(nn.Module):
             torch.manual_seed(generator.initial_seed())
             try:
                 self.network = kind(layout.shape)
-                features = self(torch.zeros(2, *layout.shape))
+                observation = torch.rand(2, *layout.shape)
+                features, again = self(observation), self(observation)
             except Exception as error:  # whatever the user's code raises
                 raise ConfigError(f"--encoder {name} failed on observations {layout.shape}: {error}") from error
         if features.ndim != 2 or len(features) != 2:
@@ -34,6 +35,9 @@ class OwnEncoder(nn.Module):
             raise ConfigError(f"--encoder {name} is not accepted: {problem}; it must return (2, features)")
         if any(True for _ in self.network.buffers()):
             raise ConfigError(f"--encoder {name} is not accepted: it has buffers, and only parameters are saved")
+        if not (features.is_meta or torch.allclose(features, again, rtol=1e-3, atol=1e-5)):  # sums may differ in order
+            problem = "it gives other features for the same observations, as dropout does"
+            raise ConfigError(f"--encoder {name} is not accepted: {problem}; no run with it could be repeated")
         self.outputs = features.shape[1]
 
     def forward(self, observation: Tensor) -> Tensor:

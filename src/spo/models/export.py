@@ -58,7 +58,8 @@ class ExportedPolicy(nn.Module):
             packed[kind].append(_choose(part, leaf) if kind == "one_hot" else part.to(torch.float32))
         if self.layout.is_image:
             return packed["image"][0]
-        return torch.cat([part.flatten(1) for kind in packed.values() for part in kind], dim=1)
+        rows = (part.flatten(1) if part.ndim > 1 else part.unsqueeze(1) for kind in packed.values() for part in kind)
+        return torch.cat(list(rows), dim=1)
 
     def _normalize(self, observation: Tensor) -> Tensor:
         size = self.layout.continuous_size

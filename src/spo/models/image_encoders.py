@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-SMALLEST_FOR_NATURE = 36
+SMALLEST, SMALLEST_FOR_NATURE = 3, 36
 
 
 def small(image: Image, generator: torch.Generator) -> nn.Sequential:
@@ -73,11 +73,13 @@ ENCODER_NAMES = ("auto", "mlp", *ENCODERS)
 
 def encoder_for(image: Image, encoder: str) -> str:
     """Return the name of the encoder to use: the one asked for, or for auto the one that fits the image's size."""
+    size = f"{image.shape[1]} × {image.shape[2]}"
+    if min(image.shape[1:]) < SMALLEST:
+        raise SpoError(f"images of {size} are too small for an encoder: --encoder mlp reads them as numbers")
     fits_nature = min(image.shape[1:]) >= SMALLEST_FOR_NATURE
     if encoder == "auto":
         return "nature" if fits_nature else "small"
     if encoder == "nature" and not fits_nature:
-        size = f"{image.shape[1]} × {image.shape[2]}"
         accepted = ", ".join(name for name in ENCODERS if name != "nature")
         raise SpoError(f"--encoder nature needs images of at least 36 × 36, these have {size}; accepted: {accepted}")
     return encoder

@@ -78,17 +78,22 @@ def _clip(array: np.ndarray) -> np.ndarray:
 class ObservationNormalizer:
     """(observation − mean) / √(variance + 1e-8), clipped to ±10, as float32.
 
-    Of a longer vector only the first `continuous_size` entries are normalised; images are left as they are.
+    Of a longer vector only the first `continuous_size` entries are normalised. What is not normalised at all gets the
+    network's type: bytes for an image of them, even if what came is of another kind of whole numbers, or flags.
     """
 
-    def __init__(self, mode: str, envs: int, continuous_size: int):
-        self.mode, self.continuous_size = mode if continuous_size else "off", continuous_size
+    def __init__(self, mode: str, envs: int, continuous_size: int, dtype: np.dtype | type = np.float32):
+        self.mode, self.continuous_size, self.dtype = mode if continuous_size else "off", continuous_size, dtype
         self.moments = RunningMoments(1 if mode == "shared" else envs, (continuous_size,))
+
+    @property
+    def switch(self) -> str:
+        return "off" if self.mode == "off" else "on"
 
     def __call__(self, observation: np.ndarray) -> np.ndarray:
         """Normalise (N, …) without touching the statistics."""
         if self.mode == "off":
-            return observation if observation.dtype.kind == "u" else observation.astype(np.float32)
+            return observation.astype(np.float32 if observation.dtype.kind == "f" else self.dtype, copy=False)
         centred = observation[:, : self.continuous_size] - self.moments.mean
         scaled = centred * (1 / np.sqrt(self.moments.variance + EPSILON))  # many products cost less than many quotients
         normalized = _clip(scaled.astype(np.float32))
@@ -118,7 +123,7 @@ class ObservationNormalizer:
 
     def freeze(self) -> "ObservationNormalizer":
         """A copy for evaluation with one set of statistics for every environment."""
-        frozen = ObservationNormalizer("off" if self.mode == "off" else "shared", 1, self.continuous_size)
+        frozen = ObservationNormalizer("off" if self.mode == "off" else "shared", 1, self.continuous_size, self.dtype)
         frozen.moments = self.moments.merge_groups()
         return frozen
 

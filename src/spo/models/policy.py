@@ -13,14 +13,14 @@ import torch
 from spo.errors import SpoError
 from spo.models import LARGEST_LAYER, MOST_LAYERS
 from spo.models.actors import actor_for
-from spo.models.choose_distribution import ACTION_SCALES, DISTRIBUTIONS, distribution_for
+from spo.models.choose_distribution import ACTION_SCALES, DISTRIBUTIONS, distribution_for, resolve_distribution
 from spo.models.distributions import Distribution
-from spo.models.image_encoders import ENCODER_NAMES
+from spo.models.image_encoders import ENCODER_NAMES, encoder_for
 from spo.models.networks import ACTIVATIONS, LARGEST_NETWORK, ActorCritic
 from spo.models.normalization import ObservationNormalizer
 from spo.models.space_descriptions import describe_space, space_from
 from spo.runtime.seeding import generator
-from spo.spaces import ObservationLayout, batch_size, check_maskable
+from spo.spaces import ObservationLayout, batch_size, check_maskable, join_mask
 
 ACCEPTED = {
     "activation": tuple(ACTIVATIONS),
@@ -54,6 +54,19 @@ class PolicySpec:
 
     def make_distribution(self) -> Distribution:
         return distribution_for(self.action_space, self.distribution, self.action_scale)
+
+    @property
+    def meaning(self) -> dict[str, str]:
+        """What the shapes of its tensors do not tell, by the setting that decides it."""
+        is_own = ":" in self.encoder
+        encoders = {self.encoder} if is_own else {encoder_for(image, self.encoder) for image in self.layout.images}
+        return {
+            "activation": self.activation,
+            "distribution": resolve_distribution(self.action_space, self.distribution),
+            "action-scale": self.action_scale,
+            "encoder": ", ".join(sorted(encoders)) or "none",
+            "observations of kind": ", ".join(self.layout.kinds),
+        }
 
     def network(self, seed: int = 0) -> ActorCritic:
         layers = (self.hidden, self.critic_hidden, self.activation)
@@ -152,7 +165,7 @@ class Policy:
 
     def _check_mask(self, action_mask: object, shape: tuple[int, ...]) -> np.ndarray:
         check_maskable(self.spec.action_space)
-        mask = np.asarray(action_mask, bool)
+        mask = join_mask(action_mask) if isinstance(action_mask, tuple) else np.asarray(action_mask, bool)
         if mask.size != math.prod(shape):
             accepted = f"it must have one flag for each of the {shape[-1]} actions"
             raise SpoError(f"an action mask of shape {mask.shape} is not accepted: {accepted}")

@@ -150,7 +150,7 @@ def _normalizer(described: dict, spec: PolicySpec, tensors: dict[str, torch.Tens
     mode = described["normalize_observation"]
     if mode not in ("shared", "off"):
         raise ValueError(f"normalize_observation {mode!r} is unknown")
-    normalizer = ObservationNormalizer(mode, 1, spec.layout.continuous_size)
+    normalizer = ObservationNormalizer(mode, 1, spec.layout.continuous_size, spec.layout.dtype)
     for name in ("mean", "variance", "count"):
         getattr(normalizer.moments, name)[:] = tensors[f"normalizer.{name}"].numpy()
     return normalizer

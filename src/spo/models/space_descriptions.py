@@ -66,7 +66,8 @@ def _make_space(described: dict) -> gym.Space:
     if kind == "MultiBinary":
         return gym.spaces.MultiBinary(described["shape"])
     if kind == "Dict":
-        return gym.spaces.Dict({key: _make_space(part) for key, part in described["spaces"]})
+        # Pairs: of a plain dict Gymnasium sorts the keys, and each weight would read another number.
+        return gym.spaces.Dict([(key, _make_space(part)) for key, part in described["spaces"]])
     if kind == "Tuple":
         return gym.spaces.Tuple([_make_space(part) for part in described["spaces"]])
     if kind != "Box" or described["dtype"] not in DTYPES:

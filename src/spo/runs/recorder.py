@@ -9,7 +9,8 @@ from pathlib import Path
 from safetensors.numpy import save
 
 from spo.algorithms.metrics import Row
-from spo.evaluation import evaluate_policy
+from spo.envs.watchdog import Watchdog
+from spo.evaluation import Evaluation, evaluate_policy
 from spo.models.policy_files import save_policy
 from spo.runs.best_policy import BestPolicyKeeper
 from spo.runs.checkpoint import Snapshot, save_checkpoint
@@ -21,6 +22,13 @@ from spo.runs.return_goal import ReturnGoal
 from spo.runs.trackers import TRACKERS, TrackerLogger
 from spo.runtime.files import append_row, replace_file, write_error
 from spo.trainer import Trainer
+
+LONG_EPISODE = 100_000
+"""Steps of an evaluation's episode after which a user should know why nothing else happens."""
+ENDLESS = (
+    f"an episode of an evaluation has lasted {LONG_EPISODE:,} steps and goes on; where a task never ends,"
+    " --env-arg max_episode_steps=1000 cuts its episodes"
+)
 
 
 class Recorder:
@@ -142,11 +150,30 @@ class Recorder:
         trainer, every = self.trainer, self.config.eval_every
         if not every or trainer.iteration % every:
             return {}
-        result = evaluate_policy(trainer.snapshot_policy(), trainer.make_env, seed=self.config.seed)
+        result = self._evaluate()
         position = {"iteration": trainer.iteration, "env_steps": trainer.collector.env_steps}
         append_row(self.directory.evaluations, position | result.as_json())
         length_mean = sum(result.lengths) / len(result.lengths)
         return {"eval_return_mean": result.return_mean, "eval_length_mean": length_mean}
+
+    def _evaluate(self) -> Evaluation:
+        """Play with the policy as it is, under a clock as in training: for each step of the environment."""
+        trainer, config = self.trainer, self.config
+
+        def on_step(episode: int, step: int) -> None:
+            clock.start()
+            if step == LONG_EPISODE:
+                print(f"warning: {ENDLESS}", file=sys.stderr, flush=True)
+
+        def on_timeout(reason: str) -> None:
+            self.write_status("failed", reason)
+
+        clock = Watchdog(config.env_timeout, lambda what: f"the environment of an evaluation {what}", on_timeout)
+        clock.start()
+        try:
+            return evaluate_policy(trainer.snapshot_policy(), trainer.make_env, seed=config.seed, on_step=on_step)
+        finally:
+            clock.close()
 
     def _keep_ratios(self) -> None:
         if self.trainer.ratios:

@@ -172,7 +172,10 @@ def _resume_config(
         settings["steps"] = coerce({"steps": steps})["steps"]
         if settings["steps"] != (before := record.settings["steps"]):
             changes.append(f"its length was changed from {before:,} to {settings['steps']:,} steps")
-    path = {"backend": resolved.backend, "threads": resolved.threads, "rebuild_every": resolved.rebuild_every}
+    threads = min(resolved.threads, os.cpu_count() or 1)
+    if threads != resolved.threads:
+        changes.append(f"threads were {resolved.threads} and are {threads}")
+    path = {"backend": resolved.backend, "threads": threads, "rebuild_every": resolved.rebuild_every}
     if resolved.update:
         path["compile"] = "on" if resolved.update == "compiled" else "off"
     if snapshot:
