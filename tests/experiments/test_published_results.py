@@ -26,6 +26,7 @@ from spo.experiments.figure_data.recorded_ratios import read_ratios
 from spo.experiments.plan import read_suite
 from spo.experiments.report.page import make_report
 from spo.experiments.results import Results
+from spo.experiments.statistics import difference_of_means
 from spo.experiments.sweep import Sweep
 from spo.experiments.verdict import DEPTHS
 from spo.runs.directory import RunDirectory
@@ -132,6 +133,24 @@ def test_few_short_runs_of_the_cheetah_get_far_as_the_page_counts_them():
     assert far["ppo"] == (3, 12) and far["spo"] == (0, 12)
     others = [counts for name, counts in far.items() if name not in ("ppo", "spo")]
     assert tuple(map(sum, zip(*others))) == (2, 18)
+
+
+def short_returns(task: str, depth: str) -> tuple[np.ndarray, np.ndarray]:
+    """SPO's and PPO's at 1M steps, of both studies."""
+    found = [read_published(name) for name in ("table1-1M", "width")]
+    has_task = [results for results in found if task in results.plan.tasks]
+    return tuple(
+        np.concatenate([results.entry(task, f"{name}-{depth}").returns for results in has_task])
+        for name in ("spo", "ppo")
+    )
+
+
+def test_at_a_tenth_of_the_length_ppo_is_ahead_everywhere_and_nowhere_surely(results):
+    tasks = sorted({*results.plan.tasks, *read_published("width").plan.tasks})
+    assert len(tasks) == 4
+    gaps = [difference_of_means(*short_returns(task, depth)) for task in tasks for depth in DEPTHS]
+    assert all(gap.low < 0 < gap.high for gap in gaps)
+    assert (round(max(gap.value for gap in gaps)), round(min(gap.value for gap in gaps))) == (-60, -586)
 
 
 def test_the_command_of_the_first_picture_draws_it(full, tmp_path, monkeypatch):
