@@ -1,7 +1,9 @@
 """Settings: each has one home, and one way leads from all sources to a Config."""
 
 import dataclasses
+import json
 
+import numpy as np
 import pytest
 
 import spo
@@ -13,6 +15,7 @@ from spo.config.sources import make_config
 from spo.config.validation import FIELDS, RANGES
 from spo.errors import ConfigError, EnvError, suggest
 from spo.objectives import OBJECTIVES, SETTINGS
+from spo.runs.start import Run
 
 INTERVALS = {
     "(0, 1)": ("a number above 0 and below 1", [1e-9, 0.999], [0, 1, -1, float("nan")]),
@@ -116,6 +119,17 @@ def test_a_whole_number_where_any_is_accepted_is_taken_as_such():
     """The compiled update is made for one type, which a penalty that begins with 1 must not change."""
     config = make_config("CartPole-v1", objective="ppo-penalty", beta=1)
     assert type(config.beta) is float and type(config.objective_settings["beta"]) is float
+
+
+def test_paths_and_numbers_of_numpy_become_text_and_numbers_of_python(tmp_path):
+    numpy = {"seed": np.int64(3), "epsilon": np.float64(0.3), "paper": np.bool_(True), "steps": np.int32(4096)}
+    numpy |= {"hidden": [np.int64(8), 8], "env_arg": {"gravity": np.float32(9.5), "file": tmp_path}}
+    plain = {"seed": 3, "epsilon": 0.3, "paper": True, "steps": 4096, "hidden": (8, 8)}
+    plain |= {"env_arg": {"gravity": 9.5, "file": str(tmp_path)}}
+    config = make_config("CartPole-v1", **numpy, out=tmp_path / "run", init_from=Run(tmp_path, None, {}))
+    assert config == make_config("CartPole-v1", **plain, out=str(tmp_path / "run"), init_from=str(tmp_path))
+    assert config == make_config(make_config("CartPole-v1", **plain, init_from=tmp_path), out=tmp_path / "run")
+    assert json.loads(json.dumps(dataclasses.asdict(config)))["seed"] == 3
 
 
 def test_a_config_stays_flat_and_frozen():

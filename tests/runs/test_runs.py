@@ -4,6 +4,7 @@ import copy
 import gzip
 import hashlib
 import json
+import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -155,6 +156,21 @@ def test_a_loaded_policy_acts_as_the_trained_one(run):
     assert (loaded.act(observations) == run.policy.act(observations)).all()
     assert loaded.act(observations[0]) == loaded.act(observations)[0]
     assert loaded.act(observations, deterministic=False).shape == (9,)
+
+
+def test_a_run_stands_for_its_directory(run):
+    assert os.fspath(run) == str(run.directory)
+    observations = np.random.default_rng(0).normal(size=(9, 4))
+    assert (spo.load(run).act(observations) == run.policy.act(observations)).all()
+    assert spo.evaluate(run, episodes=1, seed=np.int64(4)) == spo.evaluate(run.directory, episodes=1, seed=4)
+    assert spo.resume(run, quiet=True).directory == run.directory
+
+
+@pytest.mark.parametrize("take", [spo.load, spo.evaluate, spo.resume])
+def test_what_names_no_run_is_told_what_does(take, run):
+    accepted = "it must be the path of a run directory, or what spo.train returned"
+    with pytest.raises(spo.ConfigError, match=f"^a Policy is not accepted in place of a run: {accepted}$"):
+        take(run.policy)
 
 
 def test_continuous_actions_are_within_the_space(tmp_path):

@@ -1,11 +1,14 @@
 """Where settings come from, for Python and the command line alike: preset < file < --paper < what is given."""
 
 import dataclasses
+import os
 import tomllib
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from spo.config.config import Config
 from spo.config.env_ids import add_version, is_atari, is_classic, module_in_envpool
@@ -50,7 +53,23 @@ def merge_sources(given: Mapping[str, Any]) -> Config:
 def _coerce_given(given: Mapping[str, Any]) -> dict[str, Any]:
     """Convert what was given, without a preset and a file that are None."""
     unset = [name for name in ("preset", "config") if given.get(name) is None]
-    return coerce({name: value for name, value in _name_function(given).items() if name not in unset})
+    given = {name: value for name, value in _name_function(given).items() if name not in unset}
+    return coerce({name: to_plain(value) for name, value in given.items()})
+
+
+def to_plain(value: Any) -> Any:
+    """Turn a path into text and NumPy's numbers into Python's, also those in a sequence or a table."""
+    if isinstance(value, list | tuple):
+        return tuple(map(_to_plain_item, value))
+    if isinstance(value, dict):
+        return {name: _to_plain_item(item) for name, item in value.items()}
+    return _to_plain_item(value)
+
+
+def _to_plain_item(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def _name_function(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,15 @@ FORMER_NAMES = {"ratio_max": "ratio_deviation_sample_max", "outside_fraction": "
 """Metrics that rows of earlier versions have under another name; whoever reads rows meets today's only."""
 
 
+def path_of(run: str | os.PathLike[str]) -> str:
+    """The text of what names a run: a path, or the Run that a training returned."""
+    try:
+        return os.fsdecode(run)
+    except TypeError:
+        accepted = "it must be the path of a run directory, or what spo.train returned"
+        raise ConfigError(f"a {type(run).__name__} is not accepted in place of a run: {accepted}")
+
+
 class RunDirectory:
     """Names, writes and reads the files of one run."""
 
@@ -70,9 +79,10 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> "RunDirectory":
-        if str(path).startswith("hf:"):
-            raise ConfigError(f"{path} is a policy on the Hub, not a run directory: spo.load and spo export take it")
-        run = cls(path)
+        name = path_of(path)
+        if name.startswith("hf:"):
+            raise ConfigError(f"{name} is a policy on the Hub, not a run directory: spo.load and spo export take it")
+        run = cls(name)
         if not os.path.isfile(run.config):
             lack = "it has no config.json" if os.path.exists(run.path) else "there is nothing of that name"
             raise CorruptRunError(f"{run.path} is not a run directory: {lack}")

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from spo.config.env_ids import names_module
+from spo.config.sources import to_plain
 from spo.config.validation import check_range, config_from_dict
 from spo.envs.factory import env_maker
 from spo.envs.make import MakeEnv
@@ -12,7 +13,7 @@ from spo.errors import ConfigError, CorruptRunError
 from spo.evaluation import Evaluation, OnStep, evaluate_policy
 from spo.models.policy import Policy
 from spo.models.policy_files import list_best, load_best_policy, load_newest_policy
-from spo.runs.directory import RunDirectory
+from spo.runs.directory import RunDirectory, path_of
 from spo.runs.hub import is_address, load_from_hub
 from spo.runs.record import RunRecord, check_wrappers_repeated
 from spo.runtime.files import translate_os_errors, write_json
@@ -24,10 +25,11 @@ def load(run: str | os.PathLike[str], encoder: str | None = None, best: bool = F
 
     Runs no code and imports nothing that a file names: an encoder that is a module of yours must be named again.
     """
+    run = path_of(run)
     if is_address(run):
         if best:
             raise ConfigError(f"--best is not accepted: {run} is on the Hub, where a run has one policy")
-        return load_from_hub(str(run), encoder)
+        return load_from_hub(run, encoder)
     if best:
         return load_best_policy(run, encoder)[0]
     policy, folder = load_newest_policy(run, encoder)
@@ -58,6 +60,7 @@ def evaluate(
         raise ConfigError(f"--episodes {episodes} is not accepted: it must be a whole number of at least 1")
     if max_steps is not None and max_steps < 1:
         raise ConfigError(f"--max-steps {max_steps} is not accepted: it must be a whole number of at least 1")
+    seed = to_plain(seed)
     check_range("seed", seed)
     directory = RunDirectory.open(run)
     record = _read_record(directory)

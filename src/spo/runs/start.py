@@ -28,11 +28,14 @@ from spo.trainer import Callback, Trainer
 
 @dataclass(frozen=True)
 class Run:
-    """A training run that has ended."""
+    """A training run that has ended; it stands for its directory wherever a path does."""
 
     directory: Path
     policy: Policy
     summary: dict[str, float | bool | None]
+
+    def __fspath__(self) -> str:
+        return str(self.directory)
 
 
 def train(
