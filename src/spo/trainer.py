@@ -173,8 +173,8 @@ class Trainer:
             started = time.perf_counter()
             row, episodes = self.iterate()
             row = self.add_times(row, time.perf_counter() - started)
-            has_enough = record(row, episodes) is False
-            if (callback and callback(self, row) is False) or has_enough:
+            has_enough = _is_false(record(row, episodes))
+            if (callback and _is_false(callback(self, row))) or has_enough:
                 return
 
     def iterate(self) -> tuple[Row, list[Row]]:
@@ -311,6 +311,11 @@ class RatioRecord:
         """Both (epochs, samples)."""
         rows = {"ratio": self.ratio, "advantage": self.advantage}
         return {name: torch.stack(tensors).cpu().numpy() for name, tensors in rows.items()}
+
+
+def _is_false(answer: object) -> bool:
+    """Whether it is Python's or NumPy's False; None, 0 and what is empty are no answer."""
+    return isinstance(answer, bool | np.bool_) and not answer
 
 
 def _policy_spec(config: Config, envs: VecEnv) -> PolicySpec:

@@ -253,6 +253,14 @@ def test_a_callback_sees_every_iteration_and_can_end_the_run(tmp_path):
     assert spo.load(tmp_path / "run") is not None
 
 
+@pytest.mark.parametrize("answer, is_the_end", [(False, True), (np.False_, True), (np.True_, False), (None, False),
+                                                (0, False), ("", False)])  # fmt: skip
+def test_a_callback_ends_the_run_with_false_alone(answer, is_the_end):
+    run = training(ActionReward, envs=2, horizon=8, minibatches=2, steps=32)
+    run.fit(lambda row, episodes: None, lambda trainer, row: answer)
+    assert run.iteration == (1 if is_the_end else 2)
+
+
 def test_a_callable_makes_the_environment(tmp_path):
     result = spo.train(ActionReward, preset="classic", steps="1100", quiet=True, out=str(tmp_path / "run"))
     assert spo.evaluate(result.directory, ActionReward, episodes=2).lengths == [1, 1]
