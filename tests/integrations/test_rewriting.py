@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
 import traceback
@@ -209,11 +210,25 @@ def test_bad_settings_are_refused_in_a_sentence():
         ("sppo", {}, "objective 'sppo' is unknown; accepted: spo"),
         ("no_such_module:f", {}, "objective 'no_such_module:f' cannot be imported"),
         ("spo", {"epsilon": 0.1}, "epsilon 0.1 is not accepted: in torch .* its name is clip_range"),
-        ("spo", {"alpha": 0.1}, "objective 'spo' has no setting 'alpha'; it has none"),
+        (
+            "spo",
+            {"alpha": 0.1},
+            "objective 'spo' has no setting 'alpha'; it has epsilon, which in torch .* is clip_range$",
+        ),
+        ("ppo-rb", {"beta": 0.1}, "objective 'ppo-rb' has no setting 'beta'; it has alpha, epsilon, which in torch .*"),
         ("ppo-rb", {"alpha": "a"}, "setting alpha of objective 'ppo-rb' is 'a'; accepted is a number"),
     ):
         with pytest.raises(SpoError, match=sentence):
             make_hosted(name, HOST, settings)
+
+
+def test_the_pages_example_of_a_setting_is_taken():
+    example = r'`objective="(.+)"` and `objective_settings={"(.+)": (.+)}`'
+    name, setting, value = re.search(example, PAGE.read_text()).groups()
+    ratio, advantage, setting = torch.tensor([1.5, 0.5]), torch.ones(2), {setting: float(value)}
+    expected = OBJECTIVES[name].function(ratio, advantage, epsilon=0.2, **setting)
+    assert torch.equal(make_hosted(name, HOST, setting)(ratio, advantage, 0.2), expected)
+    assert not torch.equal(expected, make_hosted(name, HOST)(ratio, advantage, 0.2))
 
 
 def test_two_widths_go_to_the_side_that_they_bound():

@@ -161,12 +161,18 @@ def fitting_objectives(given: tuple[str, ...] = GIVEN, keeps_state: bool = False
     return [name for name, one in OBJECTIVES.items() if why_not(one, given, keeps_state) is None]
 
 
+def _list_own(objective: Objective, host: Host) -> str:
+    """The objective's settings, its width under the host's name."""
+    own = [name for name in objective.settings if name != "epsilon"]
+    width = [f"epsilon, which in {host.title} is {host.epsilon}"] if "epsilon" in objective.settings else []
+    return ", ".join(own + width) or "none"
+
+
 def _check_settings(objective: Objective, host: Host, settings: dict[str, float]) -> None:
     for name, value in settings.items():
         if name == "epsilon":
             raise SpoError(f"epsilon {value} is not accepted: in {host.title} its name is {host.epsilon}")
         if name not in objective.settings:
-            own = ", ".join(n for n in objective.settings if n != "epsilon") or "none"
-            raise SpoError(f"objective {objective.name!r} has no setting {name!r}; it has {own}")
+            raise SpoError(f"objective {objective.name!r} has no setting {name!r}; it has {_list_own(objective, host)}")
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise SpoError(f"setting {name} of objective {objective.name!r} is {value!r}; accepted is a number")
