@@ -6,9 +6,11 @@ import pytest
 
 import spo
 from crash import KillAt, child, start_or_resume
+from probes import EndlessReward
 from spo.experiments.plan import check_length
 from spo.models.policy_files import list_best
 from spo.runs.best_policy import BestPolicyKeeper
+from spo.runs.console import _describe_return
 from spo.runs.directory import RunDirectory
 from spo.runs.return_goal import ReturnGoal
 
@@ -43,6 +45,25 @@ def test_a_run_that_reached_its_return_is_finished_when_it_is_resumed(tmp_path, 
     again = spo.resume(tmp_path / "run")
     assert "is finished; the mean return of 100 episodes" in capsys.readouterr().err
     assert (tmp_path / "run/metrics.jsonl").read_bytes() == before and again.policy.act([0.0] * 4) in (0, 1)
+
+
+def test_a_run_that_ended_early_says_at_its_end_where_and_why(tmp_path, capsys):
+    settings = SHORT | {"quiet": False, "out": str(tmp_path / "run"), "stop_at": 8, "checkpoint_every": 1}
+    spo.train("CartPole-v1", **settings, callback=lambda trainer, row: False)
+    label = "stopped early               at"
+    assert f"{label} 256 of 4,096 steps: ended by its callback\n" in capsys.readouterr().out
+    steps = spo.resume(tmp_path / "run").summary["env_steps"]
+    assert f"{label} {steps:,} of 4,096 steps: the mean return of 100 episodes, " in capsys.readouterr().out
+    assert steps < 4096
+    spo.train("CartPole-v1", **settings | {"stop_at": 501, "steps": 256, "out": str(tmp_path / "whole")})
+    assert "stopped early" not in capsys.readouterr().out
+
+
+def test_a_run_in_which_no_episode_ended_makes_no_note_of_few(tmp_path, capsys):
+    settings = SHORT | {"quiet": False, "steps": 256, "env_arg": {"limit": 1000}}
+    spo.train(EndlessReward, **settings, out=str(tmp_path / "run"))
+    assert "return over the last 10 %   no episode ended\n" in capsys.readouterr().out
+    assert "too few ended" in _describe_return({"return": 1.0, "return_from_last_episodes": True})
 
 
 def test_a_run_that_does_not_reach_its_return_goes_to_its_end(tmp_path):

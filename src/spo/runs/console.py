@@ -76,11 +76,19 @@ def print_summary(config: Config, summary: Mapping[str, Any], directory: RunDire
     """What the run came to, and where it is."""
     if config.quiet:
         return
-    returned = "no episode ended" if summary["return"] is None else f"{summary['return']:.1f}"
-    note = " (of the last 8 episodes: too few ended)" if summary["return_from_last_episodes"] else ""
-    print(f"return over the last 10 %   {returned}{note}")
+    if summary["env_steps"] < config.total_steps:
+        why = directory.read_status()["reason"]
+        print(f"stopped early               at {summary['env_steps']:,} of {config.total_steps:,} steps: {why}")
+    print(f"return over the last 10 %   {_describe_return(summary)}")
     print(f"maximum ratio deviation     {summary['ratio_deviation_max']:.4g}")
     print(f"steps per second            {summary['steps_per_second']:,.0f}")
     if restarts := (directory.last_metrics() or {}).get("env_restarts"):
         print(f"environments made anew      {restarts} (--on-env-error restart)")
     print(f"run directory               {directory.path}")
+
+
+def _describe_return(summary: Mapping[str, Any]) -> str:
+    if summary["return"] is None:
+        return "no episode ended"
+    note = " (of the last 8 episodes: too few ended)" if summary["return_from_last_episodes"] else ""
+    return f"{summary['return']:.1f}{note}"
