@@ -1,5 +1,6 @@
 """Loggers: a user's own, and the table of --verbose."""
 
+import io
 import json
 
 import pytest
@@ -137,6 +138,25 @@ def test_the_live_line_leaves_out_what_does_not_fit_whole():
     for width in range(len("return –"), len(whole)):
         line = logger._line(row, width)
         assert len(line) <= width and whole.startswith(f"{line} · ")
+
+
+def test_a_command_below_the_live_line_stays_one_line(tmp_path, monkeypatch):
+    """On a terminal of 80 columns; what such a terminal breaks by itself is pasted whole."""
+
+    def stop(trainer, row):
+        raise KeyboardInterrupt
+
+    terminal, out = io.StringIO(), str(tmp_path / ("a-long-name-" * 9))
+    terminal.isatty = lambda: True
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stderr", terminal)
+    with pytest.raises(KeyboardInterrupt):
+        spo.train("CartPole-v1", **CARTPOLE | {"quiet": False}, out=out, callback=stop)
+    before, _, after = terminal.getvalue().partition(
+        f"saved up to iteration 1: spo resume {out} continues from there\n"
+    )
+    assert "ratio deviation" in before and "ratio deviation" in after  # the line was live
 
 
 def test_no_episode_means_no_mean(tmp_path):

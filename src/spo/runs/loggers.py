@@ -136,7 +136,9 @@ class ProgressLogger(Logger):
         self.total_steps = total_steps
         self.returns: deque[float] = deque(maxlen=LAST_EPISODES)
         self.evaluation: float | None = None
-        self.live = Live(console=Console(stderr=True), auto_refresh=False) if sys.stderr.isatty() else None
+        # What is printed meanwhile goes through this console, which would break a command into lines.
+        console = Console(stderr=True, soft_wrap=True)
+        self.live = Live(console=console, auto_refresh=False) if sys.stderr.isatty() else None
         self.last_line = time.monotonic()
 
     def write(self, row: Row, episodes: list[Row]) -> None:
