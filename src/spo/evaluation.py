@@ -199,10 +199,17 @@ def check_video(path: str) -> None:
         raise ConfigError(f"--video {path} is not accepted: the name must end in .mp4")
     with translate_os_errors(path):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
+        is_new = not os.path.lexists(path)
+        Path(path).open("ab").close()
+        if is_new:
+            os.remove(path)
 
 
 def write_video(path: str, frames: list[np.ndarray], fps: int) -> None:
     """Encode the frames as H.264 in the container that the file name asks for."""
     import imageio.v2 as imageio
 
-    imageio.mimwrite(path, frames, fps=fps, macro_block_size=2)
+    try:
+        imageio.mimwrite(path, frames, fps=fps, macro_block_size=2)
+    except OSError as error:  # its first line: then come the encoder's command and output
+        raise SpoError(f"{path} cannot be written to: {str(error).splitlines()[0]}") from error

@@ -5,7 +5,7 @@ import pytest
 
 import spo
 from probes import Probe
-from spo import evaluation
+from spo import cli, evaluation
 
 SHORT = {"preset": "classic", "envs": 2, "horizon": 16, "steps": 32, "compile": "off", "quiet": True}
 
@@ -69,6 +69,40 @@ def test_what_cannot_be_filmed_is_named_before_an_episode_is_played(run, env, to
     with pytest.raises(spo.ConfigError, match="must end in .mp4"):
         spo.evaluate(run, episodes=1, video=str(tmp_path / "film.gif"), on_step=lambda *at: steps.append(at))
     assert steps == []
+
+
+def test_a_film_that_could_not_be_written_is_refused_before_an_episode_is_played(run, tmp_path):
+    (tmp_path / "film.mp4").mkdir()
+    steps = []
+    with pytest.raises(spo.SpoError, match=f"^{tmp_path}/film.mp4 cannot be written to: Is a directory$"):
+        spo.evaluate(run, episodes=1, video=str(tmp_path / "film.mp4"), on_step=lambda *at: steps.append(at))
+    assert steps == []
+    evaluation.check_video(str(tmp_path / "new/film.mp4"))
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_an_encoder_that_fails_is_not_the_environments_fault(run, tmp_path, monkeypatch):
+    def fill_the_disk(*_, **__):
+        raise OSError("[Errno 32] Broken pipe\n\nFFMPEG COMMAND:\nffmpeg -y")
+
+    monkeypatch.setattr("imageio.v2.mimwrite", fill_the_disk)
+    with pytest.raises(spo.SpoError, match=r"^.*film.mp4 cannot be written to: \[Errno 32\] Broken pipe$"):
+        spo.evaluate(run, episodes=1, max_steps=1, video=str(tmp_path / "film.mp4"))
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_result_that_cannot_be_kept_is_told_and_shown(run, is_terminal, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
+    in_the_way = run / "evaluation.json.tmp"
+    in_the_way.mkdir()
+    try:
+        cli.dispatch(["eval", str(run), "--episodes", "1", "--max-steps", "3"])
+    finally:
+        in_the_way.rmdir()
+    start = "\r\x1b[K" if is_terminal else ""
+    told = f"{start}warning: {run}/evaluation.json cannot be written to: Is a directory; the result is not kept\n"
+    printed = capsys.readouterr()
+    assert printed.out.startswith("return 3.0 ± 0.0 over 1 deterministic episode") and printed.err == told
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])

@@ -3,13 +3,14 @@
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from spo.config.env_ids import names_module
 from spo.config.sources import to_plain
 from spo.config.validation import check_range, config_from_dict
 from spo.envs.factory import env_maker
 from spo.envs.make import MakeEnv
-from spo.errors import ConfigError, CorruptRunError
+from spo.errors import ConfigError, CorruptRunError, SpoError
 from spo.evaluation import Evaluation, OnStep, evaluate_policy
 from spo.models.policy import Policy
 from spo.models.policy_files import list_best, load_best_policy, load_newest_policy
@@ -54,7 +55,8 @@ def evaluate(
     on_step: OnStep = lambda episode, step: None,
 ) -> Evaluation:
     """Play episodes with a run's frozen policy and write evaluation.json beside it: into the run directory, or with
-    `best` into the folder of its best policy. With `render` a window shows them.
+    `best` into the folder of its best policy; a place that cannot be written to is a warning. With `render` a window
+    shows them.
     """
     if episodes < 1:
         raise ConfigError(f"--episodes {episodes} is not accepted: it must be a whole number of at least 1")
@@ -72,9 +74,18 @@ def evaluate(
     file = list_best(run)[0] / directory.evaluation.name if best else directory.evaluation
     maker = env_maker(config_from_dict(settings), env)
     result = evaluate_policy(policy, maker, episodes, seed, deterministic, video, max_steps, on_step, render)
-    with translate_os_errors(str(file)):
-        write_json(file, result.as_json())
+    _keep(result, file)
     return result
+
+
+def _keep(result: Evaluation, file: Path) -> None:
+    """Write what was played, or tell why that cannot be: the result is worth more than its file."""
+    try:
+        with translate_os_errors(str(file)):
+            write_json(file, result.as_json())
+    except SpoError as refusal:
+        start = "\r\x1b[K" if sys.stderr.isatty() else ""  # over the line that tells the progress
+        print(f"{start}warning: {refusal}; the result is not kept", file=sys.stderr, flush=True)
 
 
 def _read_record(directory: RunDirectory) -> RunRecord:
