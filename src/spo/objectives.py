@@ -255,7 +255,6 @@ class Objective:
 
 QUADRATIC_KL = 0.05
 """Of ε²: where an objective is quadratic, a rate that follows a larger KL climbs to its cap (docs/objectives.md)."""
-
 PPO_PAPER = "Schulman et al., 2017"
 TRULY_PPO = "Wang et al., 2020"
 
@@ -351,7 +350,12 @@ def check_function(function: Any) -> Callable[..., Tensor]:
         raise LookupError(f"is a {type(function).__name__}; accepted is a function")
     unknown = [name for name in inputs_of(function) if name not in INPUTS]
     if unknown or not inputs_of(function):
-        raise LookupError(f"asks for {', '.join(unknown) or 'nothing'}; it can ask for {', '.join(INPUTS)}")
+        asked = f"asks for {', '.join(unknown) or 'nothing'}; it can ask for {', '.join(INPUTS)}"
+        data = [name for name in inputs_of(function) if name in INPUTS]
+        others = {p.name: p.default for p in parameters if p.name not in data}
+        meant = ", ".join([*data, "*", *(f"{name}={default}" for name, default in others.items())])
+        is_meant = data and all(isinstance(default, int | float) for default in others.values())
+        raise LookupError(f"{asked}; settings stand behind a *: ({meant})" if is_meant else asked)
     for p in parameters:
         if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
             raise LookupError(f"takes {p}; accepted are named data and keyword-only settings")
@@ -373,8 +377,11 @@ def evaluate(name: str, log_ratio: Tensor, advantage: Tensor, **given: Any) -> T
         raise ValueError(f"objective {name!r} {error}")
     data = {"log_ratio": log_ratio, "advantage": advantage} | {k: v for k, v in given.items() if k in INPUTS}
     settings = {k: v for k, v in given.items() if k not in INPUTS}
+    own = settings_of(objective.function)
+    for name in settings:
+        if name not in own:
+            raise ValueError(f"objective {objective.name!r} has no setting {name!r}; it has {', '.join(own) or 'none'}")
     _check_data(objective, data)
-    _check_names(objective, settings)
     data |= {"ratio": ratio_of(log_ratio)}
     return objective.function(*[data[name] for name in objective.inputs], **settings)
 
@@ -391,10 +398,3 @@ def _check_data(objective: Objective, data: dict[str, Any]) -> None:
         if value.shape != data["log_ratio"].shape:
             shapes = tuple(value.shape), tuple(data["log_ratio"].shape)
             raise ValueError(f"{name} has the shape {shapes[0]} and log_ratio {shapes[1]}; accepted is one shape")
-
-
-def _check_names(objective: Objective, settings: dict[str, Any]) -> None:
-    own = settings_of(objective.function)
-    for name in settings:
-        if name not in own:
-            raise ValueError(f"objective {objective.name!r} has no setting {name!r}; it has {', '.join(own) or 'none'}")

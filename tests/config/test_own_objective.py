@@ -27,6 +27,14 @@ def wrong_names(ratio, gain):
     return ratio * gain
 
 
+def no_star(ratio, advantage, kl=0.0, width=0.5, *, epsilon: float = 0.2):
+    return ratio * advantage
+
+
+def two_slips(ratio, gain, width=0.5):
+    return ratio * gain
+
+
 def nothing():
     return 0
 
@@ -91,6 +99,9 @@ def test_probabilities_are_not_densities(tmp_path):
 
 CONFIG_FAULTS = {
     "wrong_names": "asks for gain; it can ask for ratio, log_ratio, advantage, kl, kl_reverse, next_ratio",
+    "no_star": r"asks for width; .*, old_log_prob; settings stand behind a \*: "
+    r"\(ratio, advantage, kl, \*, width=0.5, epsilon=0.2\)$",
+    "two_slips": "asks for gain, width; it can ask for .*, old_log_prob$",
     "nothing": "asks for nothing; it can ask for ratio",
     "no_default": "has a setting 'width' without a number as default",
     "open_ended": "takes \\*\\*anything; accepted are named data and keyword-only settings",
