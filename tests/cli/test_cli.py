@@ -12,6 +12,8 @@ import pytest
 from spo import cli
 from spo.cli.training import parse_train
 from spo.errors import SpoError
+from spo.experiments.plan import suite_names
+from spo.runs.console import announce
 from waiting import PATIENCE
 
 
@@ -64,6 +66,9 @@ BAD_INPUT = [
     ((*TRAIN, "--init-from", "nowhere"), "nowhere holds no policy"),
     (("eval",), "RUN is missing (see spo eval --help)"),
     (("bench",), "SUITE is missing (see spo bench --help)"),
+    (("export", "run"), "FILE is missing (see spo export --help)"),
+    (("push",), "RUN is missing (see spo push --help)"),
+    (("push", "run"), "NAME is missing (see spo push --help)"),
     (("eval", "nowhere"), "nowhere is not a run directory: there is nothing of that name"),
     (("compare", "CartPole-v1", "--objectives", "spo", "pp0"), "--objective pp0 is unknown"),
     (("compare", "CartPole-v1", "--wings", "2"), "Unrecognized options: --wings"),
@@ -146,6 +151,21 @@ except (SystemExit, cli.SpoError):
     print("torch" in sys.modules)"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert done.stdout.splitlines()[-1] == "False"
+
+
+def test_the_help_of_bench_names_every_suite(capsys):
+    with pytest.raises(SystemExit):
+        cli.dispatch(["bench", "--help"])
+    printed = capsys.readouterr().out
+    assert [name for name in suite_names() if not re.search(rf"\b{name}\b", printed)] == []
+
+
+@pytest.mark.parametrize("words, told", [(["CartPole-v1", "--hidden"], "linear"), (["Breakout"], "nature"),
+    (["CartPole-v1", "--hidden", "8", "9"], "8-9"), (["X-v0", "--hidden", "--encoder", "small"], "small"),
+])  # fmt: skip
+def test_a_policy_without_layers_is_linear_or_an_encoders(words, told, capsys):
+    announce(parse_train(words))
+    assert f"· policy {told} · seed 1" in capsys.readouterr().err
 
 
 def test_the_help_tells_the_true_defaults(capsys):

@@ -34,7 +34,8 @@ class Execution:
 @dataclass(frozen=True, kw_only=True)
 class BenchArguments(Execution):
     """Runs a suite: fig1, table1 (also Fig. 5), fig4, fig6, atari35 (App. A), layers-minibatches and atari-resnet
-    (App. C), or smoke (minutes). What this call names is run: what is done is skipped, what was stopped is resumed."""
+    (App. C), width (beyond the paper), or smoke (minutes). What this call names is run: what is done is skipped, what
+    was stopped is resumed."""
 
     suite: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SUITE")]
     """Which suite, or a TOML file of one's own."""

@@ -79,7 +79,7 @@ class ExportArguments:
 
     run: fields.RunDirectory
     """A run directory."""
-    file: Annotated[str, tyro.conf.Positional]
+    file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
     """Where to: a name that ends in .onnx, or in .pt2 (torch.export)."""
     action_mask: bool = False
     """Whether the file takes a mask of the actions that are allowed."""
@@ -170,9 +170,9 @@ def evaluate(given: EvalArguments) -> None:
 class PushArguments:
     """Uploads a run's policy, settings and a card to the Hugging Face Hub; spo.load("hf://user/name") loads it."""
 
-    run: Annotated[str, tyro.conf.Positional]
+    run: fields.RunDirectory
     """A run directory."""
-    name: Annotated[str, tyro.conf.Positional]
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
     """Where to: user/name."""
     video: fields.OptionalText = None
     """A film of the policy to put beside it (spo eval --video makes one)."""

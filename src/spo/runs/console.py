@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from spo.config.config import Config
+from spo.config.env_ids import is_atari
 from spo.errors import printable
 from spo.objectives import QUADRATIC_KL
 from spo.runs.directory import RunDirectory
@@ -24,12 +25,17 @@ def announce(config: Config) -> None:
     """Say what is about to run, before anything is made that may take long."""
     settings = ", ".join(f"{name} {show(value)}" for name, value in config.objective_settings.items())
     behaviour = "the authors' behaviour" if config.paper else "default behaviour"
-    layers = "-".join(map(str, config.hidden)) or config.encoder
+    layers = "-".join(map(str, config.hidden)) or _name_of_no_layers(config)
     text = (
         f"{config.env} · {config.objective} {settings} · preset {config.preset}, {behaviour} · policy {layers}"
         f" · seed {config.seed} · {config.total_steps:,} steps"
     )
     describe(config, text, *_warnings(config))
+
+
+def _name_of_no_layers(config: Config) -> str:
+    """Linear, or by what reads the images, where it is known that there are some."""
+    return "linear" if config.encoder in ("auto", "mlp") and not is_atari(config.env) else config.encoder
 
 
 @contextmanager
