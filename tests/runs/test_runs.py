@@ -16,7 +16,7 @@ import torch
 
 import spo
 import spo.runs.loggers
-from probes import ActionReward, EndlessReward, iterate, training
+from probes import ActionReward, Catch, EndlessReward, iterate, training
 from spo.errors import SpoError
 from spo.runs.directory import FORMER_NAMES, RunDirectory
 from spo.runs.profile import advice
@@ -171,6 +171,29 @@ def test_what_names_no_run_is_told_what_does(take, run):
     accepted = "it must be the path of a run directory, or what spo.train returned"
     with pytest.raises(spo.ConfigError, match=f"^a Policy is not accepted in place of a run: {accepted}$"):
         take(run.policy)
+
+
+@pytest.mark.parametrize("encoder", ["small", "nature", "resnet18"])
+def test_an_encoder_of_images_is_refused_where_there_are_none(encoder, tmp_path, monkeypatch):
+    """A run of an earlier version, which accepted it without effect, is loaded and goes on."""
+    settings = {"preset": "classic", "envs": 2, "horizon": 16, "steps": 64, "compile": "off", "quiet": True}
+    settings |= {"encoder": encoder, "out": str(tmp_path / "run")}
+    told = (
+        rf"^--encoder {encoder} does not fit observation space Box\(.*\), in which is no image: it must be auto, mlp or"
+    )
+    with pytest.raises(spo.ConfigError, match=told):
+        spo.train("CartPole-v1", **settings)
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr("spo.runs.start._check_encoder", lambda trainer: None)
+    earlier = spo.train("CartPole-v1", **settings)
+    monkeypatch.undo()
+    assert spo.load(earlier).act([0.0] * 4) == earlier.policy.act([0.0] * 4)
+    assert spo.resume(earlier, steps=128, quiet=True).summary["env_steps"] == 128
+
+
+def test_an_encoder_of_images_is_taken_where_there_is_one(tmp_path):
+    settings = {"preset": "classic", "envs": 2, "horizon": 16, "steps": 32, "compile": "off", "quiet": True}
+    assert spo.train(Catch, **settings, encoder="small", out=str(tmp_path / "run")).policy.spec.encoder == "small"
 
 
 def test_continuous_actions_are_within_the_space(tmp_path):

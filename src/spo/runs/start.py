@@ -11,8 +11,9 @@ from spo.config.sources import make_config
 from spo.envs.factory import env_maker
 from spo.envs.make import EnvMaker, MakeEnv, check_maker
 from spo.envs.watchdog import WatchdogVecEnv
-from spo.errors import SpoError
+from spo.errors import ConfigError, SpoError
 from spo.models.choose_distribution import describe_action_scale
+from spo.models.image_encoders import ENCODERS
 from spo.models.policy import Policy
 from spo.runs.console import announce_training, describe, print_summary, say, say_compiling
 from spo.runs.directory import RunDirectory
@@ -70,6 +71,7 @@ def carry_out(
     with signals.install_handlers():
         trainer = Trainer(config, make_env)
         try:
+            _check_encoder(trainer)
             directory = RunDirectory.create(
                 config.out, f"{config.env}-{config.objective}-s{config.seed}", config.overwrite
             )
@@ -89,6 +91,16 @@ def carry_out(
                 return run_to_completion(trainer, Recorder(trainer, directory, loggers=loggers), callback)
         finally:
             trainer.envs.close()
+
+
+def _check_encoder(trainer: Trainer) -> None:
+    """Refuse an encoder of images where there are none; earlier runs that named one go on without it, as before."""
+    encoder = trainer.config.encoder
+    if encoder in ENCODERS and not trainer.envs.layout.images:
+        space, accepted = trainer.envs.observation_space, "it must be auto, mlp or package.module:Class"
+        raise ConfigError(
+            f"--encoder {encoder} does not fit observation space {space}, in which is no image: {accepted}"
+        )
 
 
 def choose_update_path(trainer: Trainer, directory: RunDirectory, is_new: bool) -> tuple[str, str]:
