@@ -273,7 +273,7 @@ def test_a_run_that_its_callback_ended_goes_on(tmp_path):
 def test_a_run_that_is_given_its_own_length_stays_exact(tmp_path, capsys):
     expected = whole(tmp_path)
     stopped(tmp_path / "run", "CartPole-v1", {}, after=3)
-    spo.resume(tmp_path / "run", steps=256, quiet=True)
+    spo.resume(tmp_path / "run", steps=np.int64(256), quiet=True)
     assert remains(tmp_path / "run") == expected and "changed" not in capsys.readouterr().err
     run = RunDirectory(tmp_path / "run")
     assert run.read_status()["exact"] and "lengthened" not in run.read_config()

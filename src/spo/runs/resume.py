@@ -10,6 +10,7 @@ from pathlib import Path
 
 from spo.config.config import Config
 from spo.config.env_ids import names_module
+from spo.config.sources import to_plain
 from spo.config.validation import coerce, config_from_dict, validate
 from spo.envs.factory import env_maker
 from spo.envs.make import MakeEnv
@@ -169,7 +170,7 @@ def _resume_config(
     _check_repeated(record, env, objective, encoder)
     changes = _list_changes(record)
     if steps is not None:
-        settings["steps"] = coerce({"steps": steps})["steps"]
+        settings["steps"] = coerce({"steps": to_plain(steps)})["steps"]
         if settings["steps"] != (before := record.settings["steps"]):
             changes.append(f"its length was changed from {before:,} to {settings['steps']:,} steps")
     threads = min(resolved.threads, os.cpu_count() or 1)
