@@ -2,8 +2,13 @@
 
 import io
 import json
+import signal
+import subprocess
+import sys
 import tomllib
 from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -15,8 +20,20 @@ from spo.errors import SpoError
 optuna = pytest.importorskip("optuna")
 
 from spo.experiments import tune as tuning
+from spo.experiments import tune_worker
 from spo.experiments.executors import ray
-from spo.experiments.tune_worker import Search, count_missing, open_study, run_trial, search_space, suggest
+from spo.experiments.tune_worker import (
+    Search,
+    carry_out,
+    count_missing,
+    find_stopped,
+    open_study,
+    run_trial,
+    search_space,
+    suggest,
+    try_again,
+)
+from waiting import PATIENCE, wait_for
 
 TINY = ["--preset", "classic", "--envs", "2", "--hidden", "8", "--critic-hidden", "8", "--compile", "off"]
 SMALL = [*TINY, "--horizon", "32", "--minibatches", "2", "--epochs", "1", "--steps", "640"]
@@ -65,14 +82,93 @@ def test_a_search_goes_on_where_it_stopped(tmp_path, capsys):
     cli.dispatch(["tune", "CartPole-v1", *SMALL, "--trials", "3", "--jobs", "1", "--out", str(out)])
     study = open_study(out)
     states = [trial.state.name for trial in study.get_trials()]
-    assert states[0] == "FAIL" and len(states) == 3 and "COMPLETE" in states[1:]
+    assert states[0] == "FAIL" and len(states) == 4 and "COMPLETE" in states[1:]
     assert study.get_trials()[1].params == died.params
     best = tomllib.loads((out / "best.toml").read_text())
     assert best["learning_rate"] == study.best_params["learning_rate"] and best["horizon"] == 32
     assert parse_train(["CartPole-v1", "--config", str(out / "best.toml")]).epsilon == study.best_params["epsilon"]
-    assert "3 trials: " in capsys.readouterr().out and (out / "optimization_history.png").stat().st_size > 1000
+    assert "1 stopped" in capsys.readouterr().out and (out / "optimization_history.png").stat().st_size > 1000
     with pytest.raises(SpoError, match="holds another search"):
         cli.dispatch(["tune", "CartPole-v1", *SMALL, "--gamma", "0.9", "--out", str(out)])
+
+
+def carry_out_one(search: Search, out: Path, monkeypatch, outcome: dict | BaseException) -> None:
+    """A trial as a worker carries it out, whose training comes to this."""
+
+    def train(config, *_):
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return SimpleNamespace(summary=outcome)
+
+    monkeypatch.setattr(tune_worker, "run_training", train)
+    open_study(out).optimize(lambda trial: carry_out(trial, search, out), n_trials=1, catch=(SpoError,))
+
+
+def test_a_stopped_trial_is_tried_again_once_and_counts_no_more(tmp_path, monkeypatch):
+    """However often it is stopped, and however often a search goes on; one that was refused came to its own end."""
+    search, study = make_search(*SMALL), open_study(tmp_path)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            carry_out_one(search, tmp_path, monkeypatch, KeyboardInterrupt())
+        tuning.free_abandoned(study)
+        assert [trial.state.name for trial in study.get_trials()][-1] == "WAITING" and count_missing(study, 2) == 2
+    carry_out_one(search, tmp_path, monkeypatch, SpoError("refused"))
+    tuning.free_abandoned(study)
+    assert [trial.state.name for trial in study.get_trials()] == ["FAIL"] * 3 and count_missing(study, 2) == 1
+    first, second, third = (trial.params for trial in study.get_trials())
+    assert first == second == third and len(first) == 3
+    lines = [tuning.describe_trial(trial, find_stopped(study)).split(",")[0] for trial in study.get_trials()]
+    assert lines == ["stopped", "stopped", "fail"]
+
+
+def test_a_trial_that_was_killed_before_it_chose_is_tried_again_as_well(tmp_path):
+    study, params = open_study(tmp_path), {"learning_rate": 1e-3}
+    study.enqueue_trial(params)
+    try_again(study, study.ask().number)  # by a call that was killed before it had told Optuna of the trial's end
+    tuning.free_abandoned(study)
+    _, again = study.get_trials()
+    assert study.ask().suggest_float("learning_rate", 1e-5, 1e-2) == params["learning_rate"]
+    assert again.number == 1 and count_missing(study, 2) == 1
+
+
+def test_ctrl_c_leaves_its_trial_to_the_next_call(tmp_path):
+    out = tmp_path / "search"
+    words = ["tune", "CartPole-v1", *TINY, "--steps", "100M", "--trials", "1", "--jobs", "1", "--out", str(out)]
+    process = subprocess.Popen([sys.executable, "-m", "spo", *words], stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: any(file.stat().st_size for file in out.rglob("metrics.jsonl")))
+    process.send_signal(signal.SIGINT)
+    assert "the same command goes on" in process.communicate(timeout=PATIENCE)[1]
+    study = open_study(out)
+    assert [trial.state.name for trial in study.get_trials()] == ["FAIL", "WAITING"]
+    assert count_missing(study, 1) == 1
+
+
+def test_trials_that_a_kill_left_are_told(tmp_path, monkeypatch, capsys):
+    """After what could be done was done: a table, the best settings, and exit code 2."""
+    search = make_search(*SMALL)
+
+    def search_once(executor, most, out, study):
+        carry_out_one(search, out, monkeypatch, {"return": 12.0})
+        suggest(study.ask(), search)
+
+    monkeypatch.setattr(tuning, "run_searchers", search_once)
+    out = tmp_path / "search"
+    with pytest.raises(SpoError, match="1 of 2 trials were stopped; the same command goes on with them"):
+        cli.dispatch(["tune", "CartPole-v1", *SMALL, "--trials", "2", "--jobs", "1", "--out", str(out)])
+    assert "12.0" in capsys.readouterr().out and (out / "best.toml").exists()
+    assert [trial.state.name for trial in open_study(out).get_trials()] == ["COMPLETE", "FAIL", "WAITING"]
+
+
+def test_a_pruned_trial_has_no_return(tmp_path):
+    """Optuna takes what it was pruned at for its value."""
+    study = open_study(tmp_path)
+    for state in (optuna.trial.TrialState.PRUNED, None):
+        trial = study.ask()
+        trial.report(7.0, 1)
+        study.tell(trial, None if state else 8.0, state)
+    pruned, completed = study.get_trials()
+    assert pruned.value == 7.0 and tuning.describe_trial(pruned, set()) == "pruned"
+    assert tuning.describe_trial(completed, set()) == "return 8.0"
 
 
 def test_no_more_trials_are_made_than_asked_for(tmp_path):

@@ -5,7 +5,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,7 +64,10 @@ def tune(
         if missing := count_missing(study, trials):
             most = min(slots, missing)
             run_searchers(_executor(executor, out, most, ray_address), most, out, study)
+            free_abandoned(study)
     finish(out, search, study)
+    if missing := count_missing(study, trials):
+        raise SpoError(f"{missing} of {trials} trials were stopped; the same command goes on with them")
 
 
 def fixed_settings(config: Config, words: Sequence[str]) -> dict[str, object]:
@@ -96,12 +99,14 @@ def begin(out: Path, search: "Search") -> None:
 
 
 def free_abandoned(study: "optuna.Study") -> None:
-    """Trials that were running when a process died are counted as failed, and their settings tried again."""
+    """Let other trials take the place of those that were running when their process was killed."""
     from optuna.trial import TrialState
 
-    for trial in study.get_trials(states=(TrialState.RUNNING,)):
+    from spo.experiments.tune_worker import try_again
+
+    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+        try_again(study, trial.number)  # first, because whoever is killed between the two is then not forgotten
         study.tell(trial.number, state=TrialState.FAIL)
-        study.enqueue_trial(trial.params)
 
 
 # Processes
@@ -136,10 +141,13 @@ def run_searchers(executor: Executor, most: int, out: Path, study: "optuna.Study
 
 def print_ended(study: "optuna.Study", printed: set[int]) -> None:
     """A line for each trial that has ended since the last look."""
-    for trial in study.get_trials(deepcopy=False):
+    from spo.experiments.tune_worker import find_stopped
+
+    trials, stopped = study.get_trials(deepcopy=False), find_stopped(study)
+    for trial in trials:
         if trial.state.is_finished() and trial.number not in printed:
             printed.add(trial.number)
-            print(f"trial {trial.number}: {describe_trial(trial)}", file=sys.stderr, flush=True)
+            print(f"trial {trial.number}: {describe_trial(trial, stopped)}", file=sys.stderr, flush=True)
 
 
 # Results
@@ -168,24 +176,31 @@ def as_settings(params: Mapping[str, object]) -> dict[str, object]:
     return {name: list(NETWORKS[value]) if name == "hidden" else value for name, value in params.items()}
 
 
-def describe_trial(trial: "optuna.trial.FrozenTrial") -> str:
-    """What became of a trial, and what it had chosen."""
-    result = f"return {trial.value:.1f}" if trial.value is not None else trial.state.name.lower()
+def describe_trial(trial: "optuna.trial.FrozenTrial", stopped: Collection[int]) -> str:
+    """What became of a trial, and what it had chosen; the value of a pruned one is no return of its seeds."""
+    result = f"return {trial.value:.1f}" if trial.state.name == "COMPLETE" else name_state(trial, stopped)
     return ", ".join([result, *(f"{name} {_short(value)}" for name, value in trial.params.items())])
+
+
+def name_state(trial: "optuna.trial.FrozenTrial", stopped: Collection[int]) -> str:
+    """A trial's state as Optuna has it, or stopped: Optuna knows no difference to those that were refused."""
+    return "stopped" if trial.number in stopped else trial.state.name.lower()
 
 
 def trial_table(study: "optuna.Study", most: int = 10) -> Table:
     """The best trials first."""
-    trials = sorted(study.get_trials(deepcopy=False), key=_order)
+    from spo.experiments.tune_worker import find_stopped
+
+    trials, stopped = sorted(study.get_trials(deepcopy=False), key=_order), find_stopped(study)
     names = list(dict.fromkeys(name for trial in trials for name in trial.params))
-    states = [trial.state.name.lower() for trial in trials]
+    states = [name_state(trial, stopped) for trial in trials]
     title = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     table = Table(title=f"{len(trials)} trials: {title}", box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
     for name in ("trial", "median_return", *names):  # only a long list of layers is broken where the terminal is narrow
         head = name.replace("_", "\n").replace("minib", "mini-\nb")
         table.add_column(head, no_wrap=name != "hidden", min_width=6)
     for trial in trials[:most]:
-        result = f"{trial.value:.1f}" if trial.state.name == "COMPLETE" else trial.state.name.lower()
+        result = f"{trial.value:.1f}" if trial.state.name == "COMPLETE" else name_state(trial, stopped)
         table.add_row(str(trial.number), result, *(_short(trial.params.get(name, "")) for name in names))
     return table
 

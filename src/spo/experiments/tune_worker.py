@@ -29,6 +29,8 @@ RECENT = 100
 NETWORKS = {"64 64": (64, 64), "256 256": (256, 256), "256 256 128 128 64 64": (256, 256, 128, 128, 64, 64)}
 STATE = optuna.trial.TrialState
 STARTED = (STATE.COMPLETE, STATE.PRUNED, STATE.FAIL, STATE.RUNNING)
+RETRIES = "retries"
+"""Of a trial that tries the settings of a stopped one again: that one's number."""
 
 Suggest = Callable[[optuna.Trial], object]
 
@@ -69,8 +71,25 @@ def open_study(directory: Path, seed: int = 0) -> optuna.Study:
 
 
 def count_missing(study: optuna.Study, trials: int) -> int:
-    """How many trials have still to be started; those that other processes carry out count as well."""
-    return max(0, trials - len(study.get_trials(deepcopy=False, states=STARTED)))
+    """How many trials have still to be started: those of other processes count as well, and stopped ones do not."""
+    stopped = find_stopped(study)
+    started = [trial for trial in study.get_trials(deepcopy=False, states=STARTED) if trial.number not in stopped]
+    return max(0, trials - len(started))
+
+
+def find_stopped(study: optuna.Study) -> set[int]:
+    """The numbers of the trials that ended with their process, each of which another trial stands for."""
+    return {trial.user_attrs[RETRIES] for trial in study.get_trials(deepcopy=False) if RETRIES in trial.user_attrs}
+
+
+def try_again(study: optuna.Study, number: int) -> None:
+    """Have the settings of a trial that ended with its process tried by another one, once."""
+    if number in find_stopped(study):
+        return
+    stopped = study.get_trials(deepcopy=False)[number]
+    # What it was to try itself is lost to its params where it ended before it had chosen.
+    chosen = stopped.system_attrs.get("fixed_params", {}) | stopped.params
+    study.enqueue_trial(chosen, user_attrs={RETRIES: number})
 
 
 # What is searched
@@ -105,6 +124,15 @@ def suggest(trial: optuna.Trial, search: Search) -> dict[str, object]:
 
 
 # Trials
+
+
+def carry_out(trial: optuna.Trial, search: Search, directory: Path) -> float:
+    """Run a trial; Optuna counts one that a signal ends as failed, so another one takes its place."""
+    try:
+        return run_trial(trial, search, directory)
+    except KeyboardInterrupt:
+        try_again(trial.study, trial.number)
+        raise
 
 
 def run_trial(trial: optuna.Trial, search: Search, directory: Path) -> float:
@@ -146,7 +174,7 @@ def main() -> None:
     study = open_study(directory, seed=number)
     try:
         while count_missing(study, search.trials):
-            study.optimize(lambda trial: run_trial(trial, search, directory), n_trials=1, catch=(SpoError,))
+            study.optimize(lambda trial: carry_out(trial, search, directory), n_trials=1, catch=(SpoError,))
     except KeyboardInterrupt as interrupt:
         sys.exit(getattr(interrupt, "code", 130))
 
