@@ -73,6 +73,11 @@ BAD_INPUT = [
     (("compare", "CartPole-v1", "--objectives", "spo", "pp0"), "--objective pp0 is unknown"),
     (("compare", "CartPole-v1", "--wings", "2"), "Unrecognized options: --wings"),
     (("compare", "CartPole-v1", "--epsilon", "0.1", "0.2"), "--vary epsilon=0.1,0.2 compares them"),
+    (("compare", "CartPole-v1", "--threads", "2"), "--threads is not accepted here: each run has one thread"),
+    (("compare", "CartPole-v1", "--threads=2"), "--threads=2 is not accepted here: each run has one thread"),
+    (("compare", "CartPole-v1", "--no-quiet"), "--no-quiet is not accepted here: each run prints into an output.txt"),
+    (("compare", "CartPole-v1", "--seed", "3"), "--seed is not accepted here: --seeds says how many there are"),
+    (("compare", "CartPole-v1", "--objective", "spo"), "--objective is not accepted here: --objectives names those"),
     (("train", "PointMass-v0"), "is named with its module: my_module:PointMass-v0"),
     (
         ("train", f"{__name__}:Sturdy"),

@@ -434,6 +434,11 @@ def test_a_suite_of_ones_own_is_a_plan_that_remembers_its_whole(tmp_path):
         ("a.toml", "steps = [", "cannot be read as TOML"),
         ("a.toml", OWN_SUITE.replace('"2k"', '"many"'), "many"),
         ("a.toml", 'baseline = "x"\n' + OWN_SUITE, "baseline 'x' is none of its variants"),
+        ("a.toml", OWN_SUITE.replace("Acrobot-v1", "CartPole-v1"), "tasks CartPole-v1, CartPole-v1 are not each named"),
+        ("a.toml", OWN_SUITE + "[settings]\nthreads = 2", r"threads stands in \[settings\]; each run has one thread"),
+        ("a.toml", OWN_SUITE + "seed = 3", r"seed stands in \[variants.wide\]; --seeds says how many"),
+        ("a.toml", OWN_SUITE + "steps = 3", r"steps stands in \[variants.wide\]; all runs have the same"),
+        ("a.toml", OWN_SUITE + "[extra.far]\nquiet = true", r"quiet stands in \[variants.far\]; each run prints into"),
         ("table1.toml", OWN_SUITE, "has the name of a suite of the project"),
     ],
 )
@@ -451,6 +456,7 @@ def test_a_suite_that_is_none_is_refused(tmp_path, name, text, words):
         ("epsilon", "it must be KEY=a,b,c"),
         ("epsilon=0.1,0.1", "with each value once"),
         ("seed=1,2", "seed is set with --seeds"),
+        ("threads=1,2", "each run has one thread, and --jobs says how many run at once"),
         ("wings=1,2", "it must be a setting of spo train"),
     ],
 )

@@ -219,6 +219,8 @@ def test_a_search_on_ray(tmp_path, capsys):
     [
         (("--executor", "ray", "--ray-address", "127.0.0.1:1"), "--ray-address 127.0.0.1:1 cannot be reached"),
         (("--stop-at", "100"), "--stop-at 100 is not accepted here: runs that are compared have one length"),
+        (("--threads", "2"), "--threads is not accepted here: each run has one thread"),
+        (("--seed=3",), "--seed=3 is not accepted here: --seeds says how many there are"),
         (("--trials", "0"), "--trials 0 is not accepted: it must be a whole number of at least 1"),
         (("--seeds", "0"), "--seeds 0 is not accepted"),
         (("--wings", "2"), "Unrecognized options: --wings"),

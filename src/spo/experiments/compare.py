@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, get_args, get_origin
@@ -10,7 +10,7 @@ from typing import Annotated, get_args, get_origin
 from spo.config.config import Config
 from spo.config.sources import make_config
 from spo.errors import ConfigError
-from spo.experiments.plan import Plan, check_seeds, path_component
+from spo.experiments.plan import OF_ONE_RUN, Plan, check_seeds, path_component
 
 OF_EACH_RUN = ("env", "objective", "seed", "steps", "out", "quiet", "config", "threads", "preset")
 NOT_VARIED = {"env": "ENV", "objective": "--objectives", "seed": "--seeds", "steps": "--steps"}
@@ -45,6 +45,8 @@ def read_variation(text: str) -> Variation:
         raise ConfigError(f"--vary {text} is not accepted: it must be KEY=a,b,c with each value once")
     if setting in NOT_VARIED:
         raise ConfigError(f"--vary {text} is not accepted: {key} is set with {NOT_VARIED[setting]}")
+    if setting in OF_ONE_RUN:
+        raise ConfigError(f"--vary {text} is not accepted: {OF_ONE_RUN[setting]}")
     if setting not in SETTINGS:
         raise ConfigError(f"--vary {text} is not accepted: it must be a setting of spo train, such as epsilon")
     return Variation(setting, parts)
@@ -58,10 +60,17 @@ def check(envs: Sequence[str], objectives: Sequence[str], seeds: int, settings: 
         raise ConfigError(f"{problem}: name one or more environments first, each once, as in spo compare Hopper-v4")
     if not objectives or len(set(objectives)) < len(objectives):
         raise ConfigError(f"--objectives {' '.join(objectives)} is not accepted: it must be one or more, each once")
-    for text in settings:
-        if text.split("=")[0] in ("--objective", "--seed"):
-            raise ConfigError(f"{text} is not accepted here: it must be set with --objectives and --seeds")
+    check_flags(settings, {"objective": "--objectives names those to compare"})
     _refuse_several_values(settings)
+
+
+def check_flags(words: Sequence[str], besides: Mapping[str, str] | None = None) -> None:
+    """Refuse flags of `spo train` that no run of many would take over, with what says instead what they would."""
+    refused = {name: OF_ONE_RUN[name] for name in ("seed", "threads", "quiet")} | dict(besides or {})
+    for word in words:
+        name = word.partition("=")[0].removeprefix("--").removeprefix("no-").replace("-", "_")
+        if word.startswith("--") and name in refused:
+            raise ConfigError(f"{word} is not accepted here: {refused[name]}")
 
 
 def _refuse_several_values(words: Sequence[str]) -> None:

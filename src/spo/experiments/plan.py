@@ -21,6 +21,16 @@ LARGEST_SUITE = 1_000_000
 """Bytes of a suite's file."""
 NAMED = ("tasks", "variants")
 """What of a plan is counted by its names."""
+OF_ONE_RUN = {
+    "env": "tasks names the environments",
+    "seed": "--seeds says how many there are, from 1",
+    "steps": "all runs have the same, which stand above all settings",
+    "threads": "each run has one thread, and --jobs says how many run at once",
+    "quiet": "each run prints into an output.txt of its own",
+    "out": "--out of the command names the directory of all runs",
+    "config": "settings stand in the suite itself",
+}
+"""Settings that are not for all runs, or a variant, to have; and what says instead what they would."""
 EARLIER_KEYS = {"last": "final_fraction", "normalizes": "baseline", "reduced": "reductions"}
 """Keys of plans on disk that were written under other names."""
 
@@ -126,10 +136,20 @@ def read_own_suite(path: Path) -> Plan:
         plan = plan_from(usual | values | fixed, path.stem)
         check_plan(plan)
         check_seeds(plan.seeds)
+        _check_settings(plan, path)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else error
         raise ConfigError(f"suite {path} is not a plan of tasks, steps and variants: {reason}")
     return dataclasses.replace(plan, whole=_sizes(vars(plan)))
+
+
+def _check_settings(plan: Plan, path: Path) -> None:
+    """Refuse what every run has from elsewhere, and would not take from here."""
+    variants = dict(plan.variants) | dict(plan.extra)
+    places = {"settings": plan.settings} | {f"variants.{name}": own for name, own in variants.items()}
+    for place, settings in places.items():
+        for name in settings.keys() & OF_ONE_RUN.keys():
+            raise ConfigError(f"suite {path} is not accepted: {name} stands in [{place}]; {OF_ONE_RUN[name]}")
 
 
 def check_plan(plan: Plan) -> None:
@@ -148,6 +168,8 @@ def check_plan(plan: Plan) -> None:
                 raise TypeError(f"{value!r} stands where {words} is needed")
     if not plan.tasks or not plan.variants or not 0 < plan.final_fraction <= 1:
         raise ValueError("a plan has tasks, variants, and a final_fraction above 0 and at most 1")
+    if len(set(plan.tasks)) < len(plan.tasks):
+        raise ValueError(f"tasks {', '.join(plan.tasks)} are not each named once")
     if plan.baseline not in (None, *plan.variants):
         raise ValueError(f"baseline {plan.baseline!r} is none of its variants")
 

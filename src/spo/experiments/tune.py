@@ -16,7 +16,7 @@ from rich.table import Table
 
 from spo.config.config import Config
 from spo.errors import ConfigError, SpoError
-from spo.experiments.compare import SETTINGS, given_settings
+from spo.experiments.compare import SETTINGS, check_flags, given_settings
 from spo.experiments.executors import Executor
 from spo.experiments.executors.local import search_here
 from spo.experiments.plan import check_length, check_seeds, path_component
@@ -50,6 +50,7 @@ def tune(
     from spo.experiments.tune_worker import Search, count_missing, open_study
 
     check_seeds(seeds)
+    check_flags(words)
     check_length(config)
     slots = (os.cpu_count() or 1) if jobs is None else jobs
     for name, value in (("--trials", trials), ("--jobs", slots)):
