@@ -73,6 +73,15 @@ BAD_INPUT = [
     (("compare", "CartPole-v1", "--objectives", "spo", "pp0"), "--objective pp0 is unknown"),
     (("compare", "CartPole-v1", "--wings", "2"), "Unrecognized options: --wings"),
     (("compare", "CartPole-v1", "--epsilon", "0.1", "0.2"), "--vary epsilon=0.1,0.2 compares them"),
+    (("compare", "CartPole-v1", "--objectives", "spo", "--objectives", "spo"), "--objectives spo spo is not accepted"),
+    (
+        ("compare", "CartPole-v1", "--vary", "lam=0.9", "epsilon=0.1", "--vary", "epsilon=0.3"),
+        "--vary epsilon=0.1 is not accepted: it must be the only one of its setting; --vary epsilon=0.1,0.3 has all",
+    ),
+    (
+        ("compare", "CartPole-v1", "--vary", "epsilon=0.1,0.10", "--objectives", "spo"),
+        "--vary is not accepted: epsilon 0.1 and epsilon 0.10 are the same; it must have each value once",
+    ),
     (("compare", "CartPole-v1", "--threads", "2"), "--threads is not accepted here: each run has one thread"),
     (("compare", "CartPole-v1", "--threads=2"), "--threads=2 is not accepted here: each run has one thread"),
     (("compare", "CartPole-v1", "--no-quiet"), "--no-quiet is not accepted here: each run prints into an output.txt"),
@@ -211,6 +220,22 @@ def test_a_slip_is_answered_with_the_nearest_right_name(words, meant):
 
 def test_the_environment_may_stand_anywhere():
     assert settings_of("--seed", "3", "Hopper-v4", "--quiet") == settings_of("Hopper-v4", "--quiet", "--seed", "3")
+
+
+def test_a_list_that_is_named_again_goes_on():
+    """And ends with the next flag; of what is one value, also of several numbers, the last counts."""
+    from spo.cli.command import parse
+    from spo.cli.experiments import BenchArguments, CompareArguments
+
+    words = "--vary a b --seeds 2 --vary=c --objectives x --wings 3 --objectives y z --seeds 4".split()
+    given, unknown = parse(CompareArguments, words, "spo compare", return_unknown_args=True)
+    assert (given.vary, given.objectives) == (("a", "b", "c"), ("x", "y", "z"))
+    assert (given.seeds, unknown) == (4, ["--wings", "3"])
+    given = parse(BenchArguments, "--tasks A --variants v --tasks B -- smoke".split(), "spo bench")
+    assert (given.suite, given.tasks, given.variants) == ("smoke", ("A", "B"), ("v",))
+    words = "Hopper-v4 --env_arg a=1 --hidden 8 --env-arg b=2 a=3 --hidden 4 4 --wrapper m:A --wrapper m:B k=1".split()
+    config = settings_of(*words)
+    assert config.env_arg == {"a": 3, "b": 2} and config.hidden == (4, 4) and config.wrapper == ("m:A", "m:B", "k=1")
 
 
 EXTRAS = {

@@ -48,7 +48,7 @@ def command(usage: str, help: str, arguments: type | None = None) -> Callable[[C
 
 def parse(kind: type[Arguments], words: list[str], program: str, default: Arguments | None = None, **options) -> Any:
     """Parse with tyro; its error box becomes one sentence."""
-    box = io.StringIO()
+    box, words = io.StringIO(), _join_lists(words, kind)
     if default is not None:
         options["default"] = default
     try:
@@ -59,6 +59,28 @@ def parse(kind: type[Arguments], words: list[str], program: str, default: Argume
             sentence = _read_sentence(box.getvalue())
             raise ConfigError(f"{sentence}{_suggest_flag(sentence, kind)} (see {program} --help)")
         raise
+
+
+def _join_lists(words: list[str], kind: type) -> list[str]:
+    """Gather what stands behind a list's flag wherever it is named: tyro would take the last of them alone."""
+    flags, others, lists, target = _find_lists(kind), [], {}, None
+    end = words.index("--") if "--" in words else len(words)
+    for word in words[:end]:
+        flag, equals, value = word.partition("=")
+        if (flag := flag.replace("_", "-")) in flags:
+            own = lists.setdefault(flag, [])
+            own += [value] if equals else []
+            target = None if equals else own
+        else:
+            target = None if word.startswith("-") else target
+            (others if target is None else target).append(word)
+    return others + [word for flag, own in lists.items() for word in (flag, *own)] + words[end:]
+
+
+def _find_lists(kind: type) -> set[str]:
+    """Find the flags of lists and tables; several numbers, such as a network's layers, are one value."""
+    hints = {name: hint for name, hint in typing.get_type_hints(kind).items() if int not in typing.get_args(hint)}
+    return {f"--{name.replace('_', '-')}" for name, hint in hints.items() if typing.get_origin(hint) in (tuple, dict)}
 
 
 def load_torch() -> None:

@@ -76,13 +76,13 @@ class CompareArguments(Execution):
 
 @command("compare ENV...", "train objectives and settings side by side")
 def compare(words: list[str]) -> None:
-    from spo.experiments.compare import check, critic_note, default_directory, plan_comparison, read_variation
+    from spo.experiments.compare import check, critic_note, default_directory, plan_comparison, read_variations
     from spo.experiments.run_sweep import bench
 
     envs = list(takewhile(lambda word: not word.startswith("-"), words))
     given, settings = parse(CompareArguments, words[len(envs) :], "spo compare", return_unknown_args=True)
     check(envs, given.objectives, given.seeds, settings)
-    variations = [read_variation(text) for text in given.vary]
+    variations = read_variations(given.vary)
     plan = plan_comparison(envs, given.objectives, variations, given.seeds, settings, parse_train)
     if note := critic_note(plan, variations):
         print(note, file=sys.stderr)

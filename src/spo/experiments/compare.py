@@ -52,6 +52,18 @@ def read_variation(text: str) -> Variation:
     return Variation(setting, parts)
 
 
+def read_variations(texts: Sequence[str]) -> list[Variation]:
+    """Read what varies, each setting once."""
+    variations = [read_variation(text) for text in texts]
+    settings = [variation.setting for variation in variations]
+    for text, setting in zip(texts, settings):
+        if settings.count(setting) > 1:
+            values = ",".join(value for other in variations if other.setting == setting for value in other.values)
+            instead = f"--vary {text.partition('=')[0]}={values} has all values of it"
+            raise ConfigError(f"--vary {text} is not accepted: it must be the only one of its setting; {instead}")
+    return variations
+
+
 def check(envs: Sequence[str], objectives: Sequence[str], seeds: int, settings: Sequence[str]) -> None:
     """Refuse a comparison in which a run would not be what its name says."""
     check_seeds(seeds)
@@ -143,8 +155,16 @@ def _variants(
             own = {variation.setting: _as_json(getattr(config, variation.setting)) for variation in variations}
             parts = [f"{variation.setting} {value}" for variation, value in chosen]
             name = ", ".join([objective, *parts] if len(objectives) > 1 or not parts else parts)
+            _refuse_same(found, name, {"objective": objective} | own)
             found[name] = {"label": name, "objective": objective} | own
     return found
+
+
+def _refuse_same(known: Mapping[str, Mapping[str, object]], name: str, own: Mapping[str, object]) -> None:
+    """Refuse a variant that is another one, written otherwise."""
+    for other, settings in known.items():
+        if {"label": other} | own == settings:
+            raise ConfigError(f"--vary is not accepted: {other} and {name} are the same; it must have each value once")
 
 
 def critic_note(plan: Plan, variations: Sequence[Variation]) -> str:
