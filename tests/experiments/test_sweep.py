@@ -1,8 +1,10 @@
 """Sweeps: plans, what is skipped, resumed and tried again, and that kills lose and double nothing."""
 
+import errno
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -14,7 +16,7 @@ import numpy as np
 import pytest
 
 from spo.cli.training import parse_train
-from spo.errors import SpoError
+from spo.errors import CorruptRunError, SpoError
 from spo.experiments.answer import compare_returns, judge_deviations
 from spo.experiments.command_lines import sweep_command
 from spo.experiments.compare import critic_note, plan_comparison, read_variation
@@ -22,7 +24,7 @@ from spo.experiments.console import draw_sparks, result_table
 from spo.experiments.executors import local
 from spo.experiments.plan import Cell, Plan, path_component, read_suite, restrict, suite_names
 from spo.experiments.results import Entry, Results
-from spo.experiments.run_sweep import bench, check_settings, find_remaining
+from spo.experiments.run_sweep import bench, check_settings, find_remaining, write_tables
 from spo.experiments.sweep import Sweep
 from spo.runs.record import RunRecord
 from spo.runtime.formatting import BARS
@@ -154,6 +156,10 @@ def test_a_dry_run_prints_the_plan_and_runs_nothing(tmp_path, capsys):
     assert not (tmp_path / "sweep").exists()
 
 
+def read_files(path: Path) -> dict[Path, bytes]:
+    return {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     """A sweep without any accident; all in this process, which has imported torch already."""
@@ -218,6 +224,70 @@ def test_a_failed_run_is_a_visible_cell_and_is_retried_only_when_asked(copy, cap
     assert find_remaining(sweep, retry_failed=True) == [cell]
     bench(tiny(), copy, jobs=2, retry_failed=True)
     assert Results(Sweep.open(copy)).is_complete()
+
+
+def test_a_dry_run_leaves_out_what_failed_as_the_call_would(copy, capsys):
+    sweep, before = Sweep.open(copy), read_files(copy)
+    run = sweep.run(Cell("CartPole-v1", "spo", 1))
+    run.write_status(run.read_status() | {"state": "failed", "reason": "its environment broke"})
+    bench(tiny(), copy, jobs=2, dry_run=True)
+    told = capsys.readouterr().out
+    assert "0 of 8 runs to do" in told and "1 run left out that failed; --retry-failed tries them again" in told
+    bench(tiny(), copy, jobs=2, dry_run=True, retry_failed=True)
+    told = capsys.readouterr().out
+    assert "CartPole-v1 · spo · seed 1\n1 of 8 runs to do" in told and "left out" not in told
+    assert read_files(copy) == before | {run.status: run.status.read_bytes()}
+
+
+def test_a_dry_run_is_refused_as_the_call_would_be(copy, tmp_path, monkeypatch):
+    """The same sentence, and nothing is written by either."""
+    file, strange = tmp_path / "file", tmp_path / "strange"
+    strange.mkdir()
+    file.touch()
+    (strange / "mine").touch()
+    record = Sweep.open(copy).run(Cell("CartPole-v1", "spo", 1)).config
+    record.write_text(record.read_text().replace('"learning_rate": 0.001', '"learning_rate": 0.5'))
+    before = read_files(tmp_path)
+    cases = {
+        "steps 640, not 1280": (tiny(steps=1280), copy),
+        "was made with learning_rate 0.5": (tiny(), copy),
+        "is not empty and holds no plan.json": (tiny(), strange),
+        f"--out {file} cannot be written to: Not a directory": (tiny(), file),
+        f"--out {file / 'new' / 'one'} cannot be written to: Not a directory": (tiny(), file / "new" / "one"),
+    }
+    for words, (plan, out) in cases.items():
+        sentences = set()
+        for dry_run in (True, False):
+            with pytest.raises(SpoError, match=re.escape(words)) as refusal:
+                bench(plan, out, jobs=1, dry_run=dry_run)
+            sentences.add(str(refusal.value))
+        assert len(sentences) == 1 and read_files(tmp_path) == before
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(SpoError, match="cannot be written to: Permission denied"):
+        bench(tiny(), tmp_path / "new", jobs=1, dry_run=True)
+
+
+@pytest.mark.parametrize("name", ["results.csv", "curves.csv"])
+def test_a_table_that_cannot_be_written_is_told(copy, name):
+    (copy / name).unlink()
+    (copy / name).mkdir()
+    with pytest.raises(SpoError, match=f"{name} cannot be written to: Is a directory"):
+        bench(tiny(), copy, jobs=2)
+
+
+def test_a_table_appears_all_at_once(copy, monkeypatch):
+    """What a full disk interrupts leaves the table that was there."""
+
+    def fill_disk(path: Path, content: bytes, durable: bool = True) -> None:
+        path.write_bytes(content[:7])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    before = (copy / "results.csv").read_bytes()
+    sweep = Sweep.open(copy)
+    monkeypatch.setattr("spo.runtime.files.write_file", fill_disk)
+    with pytest.raises(SpoError, match="results.csv cannot be written to: No space left on device"):
+        write_tables(Results(sweep), copy)
+    assert (copy / "results.csv").read_bytes() == before
 
 
 def test_a_run_that_cannot_start_is_a_failed_cell(tmp_path):
@@ -296,6 +366,15 @@ def test_a_run_with_other_settings_is_named(copy):
     sweep = Sweep.open(copy)
     edit_record(sweep, "settings", learning_rate=0.5)
     with pytest.raises(SpoError, match="was made with learning_rate 0.5, the plan says 0.001"):
+        check_settings(sweep)
+
+
+@pytest.mark.parametrize("content", ["{}", '{"settings": []}'])
+def test_a_run_without_settings_is_named(copy, content):
+    sweep = Sweep.open(copy)
+    run = sweep.run(Cell("CartPole-v1", "spo", 1))
+    run.config.write_text(content)
+    with pytest.raises(CorruptRunError, match=f"{run.config} has no table 'settings'; delete {run.path} to run it"):
         check_settings(sweep)
 
 

@@ -3,7 +3,6 @@
 import sys
 import time
 import warnings
-from pathlib import Path
 
 import numpy as np
 from rich.box import SIMPLE
@@ -14,11 +13,11 @@ from rich.table import Column, Table
 
 from spo.errors import SpoError
 from spo.experiments.answer import answer
-from spo.experiments.plan import Cell, Plan
+from spo.experiments.plan import Cell
 from spo.experiments.results import Results
-from spo.experiments.run_time import seconds_of_all, sort_longest_first
+from spo.experiments.run_time import seconds_of_all
 from spo.experiments.sweep import Sweep
-from spo.runtime.formatting import clock, draw_bars, fold
+from spo.runtime.formatting import clock, draw_bars, fold, plural
 
 SECONDS_BETWEEN_LINES = 10.0
 WIDE = 200
@@ -38,14 +37,16 @@ def print_missing(results: Results) -> None:
         raise SpoError("some runs have not finished; the same command goes on with them")
 
 
-def print_plan(plan: Plan, out: Path, slots: int) -> None:
-    results = Results(Sweep(out, plan))
-    left = [cell for cell, run in results.runs.items() if run.state != "finished"]
+def print_plan(sweep: Sweep, cells: list[Cell], slots: int) -> None:
+    """What would be run, in its order, and how long it would take."""
+    plan, results = sweep.plan, Results(sweep)
     print(f"{plan.title}\n{plan.note or 'the whole of it, nothing reduced'}")
-    for cell in sort_longest_first(plan, left, results):
+    for cell in cells:
         print(f"  {cell}")
-    seconds = clock(seconds_of_all(plan, left, results, slots))
-    print(f"{len(left)} of {len(plan.cells())} runs to do, {plan.steps:,} steps each, {slots} at once: about {seconds}")
+    seconds, share = clock(seconds_of_all(plan, cells, results, slots)), f"{len(cells)} of {len(plan.cells())}"
+    print(f"{share} runs to do, {plan.steps:,} steps each, {slots} at once: about {seconds}")
+    if left_out := {run.cell for run in results.failures()} - set(cells):
+        print(f"{plural(len(left_out), 'run')} left out that failed; --retry-failed tries them again")
 
 
 class Display:

@@ -5,7 +5,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from spo.errors import SpoError
+from spo.errors import CorruptRunError, SpoError
 from spo.experiments.console import Display, print_missing, print_plan, print_results
 from spo.experiments.executors import Executor, execute
 from spo.experiments.executors.local import run_here
@@ -15,6 +15,7 @@ from spo.experiments.results import Results, curves_csv
 from spo.experiments.run_time import sort_longest_first
 from spo.experiments.sweep import Sweep
 from spo.runtime import signals
+from spo.runtime.files import replace_file, translate_os_errors
 from spo.runtime.formatting import fold
 
 CHANGE_NO_RESULT = {"out", "quiet", "config", "threads", "watch_ratios"}
@@ -37,22 +38,29 @@ def bench(
     for cell in plan.cells():
         if cell.seed == 1:
             check_length(plan.config(cell))  # a wrong setting is told before anything is started
-    if dry_run:
-        return print_plan(plan, out, slots)
-    sweep = Sweep.begin(out, plan)
+    sweep = Sweep.foresee(out, plan) if dry_run else Sweep.begin(out, plan)
     check_settings(sweep)
     cells = find_remaining(sweep, retry_failed)
+    if dry_run:
+        return print_plan(sweep, cells, slots)
     with signals.install_handlers():
         chosen = _executor(executor, sweep, slots, ray_address)
         run_cells(sweep, cells, chosen)
-    everything = Results(Sweep.open(out))
-    (out / "results.csv").write_text(everything.csv())
-    (out / "curves.csv").write_text(curves_csv(everything))
+    kept = write_tables(Results(Sweep.open(out)), out)
     results = Results(sweep)
     print_results(results)
-    kept = ["results.csv", "curves.csv", *draw_picture(results, out)]
+    kept += draw_picture(results, out)
     print(fold(f"{', '.join(kept)} and runs/ are in {out}; spo report {out} makes a page of them", sys.stdout))
     print_missing(results)
+
+
+def write_tables(results: Results, out: Path) -> list[str]:
+    """Write the runs and their curves as data, and name the files."""
+    tables = {"results.csv": results.csv(), "curves.csv": curves_csv(results)}
+    for name, text in tables.items():
+        with translate_os_errors(str(out / name)):
+            replace_file(out / name, text.encode("utf-8", "backslashreplace"), durable=False)
+    return list(tables)
 
 
 def draw_picture(results: Results, out: Path) -> list[str]:
@@ -81,10 +89,12 @@ def check_settings(sweep: Sweep) -> None:
     for cell in sweep.plan.cells():
         run = sweep.run(cell)
         if run.config.exists():
-            _check_run(run.path, run.read_config()["settings"], vars(sweep.plan.config(cell)))
+            _check_run(run.path, run.read_config().get("settings"), vars(sweep.plan.config(cell)))
 
 
-def _check_run(path: Path, found: dict, planned: dict) -> None:
+def _check_run(path: Path, found: object, planned: dict) -> None:
+    if not isinstance(found, dict):
+        raise CorruptRunError(f"{path / 'config.json'} has no table 'settings'; delete {path} to run it again")
     for name in set(found) & set(planned) - CHANGE_NO_RESULT:
         wanted = list(planned[name]) if isinstance(planned[name], tuple) else planned[name]
         if found[name] != wanted:

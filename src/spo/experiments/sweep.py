@@ -8,6 +8,7 @@ from spo.experiments.plan import Cell, Plan, SingleRun, check_plan, merge, path_
 from spo.runs.directory import RunDirectory
 from spo.runtime.files import (
     canonical_json,
+    check_writable,
     is_empty,
     lock_directory,
     read_json,
@@ -26,8 +27,16 @@ class Sweep:
     def begin(cls, path: Path, plan: Plan) -> "Sweep":
         """The part of a directory that the plan names; the directory, new or not, remembers all that was ever named."""
         with translate_os_errors(f"--out {path}"), lock_directory(path):
-            remembered = merge(cls.open(path).plan, plan, f"--out {path}") if _is_sweep(path) else plan
-            replace_file(path / "plan.json", canonical_json(remembered.as_json()))
+            replace_file(path / "plan.json", canonical_json(_unite(path, plan).as_json()))
+        return cls(path, plan)
+
+    @classmethod
+    def foresee(cls, path: Path, plan: Plan) -> "Sweep":
+        """The same part of a directory, refused as `begin` would refuse it; nothing is written."""
+        with translate_os_errors(f"--out {path}"):
+            check_writable(path)
+            if path.exists():
+                _unite(path, plan)
         return cls(path, plan)
 
     @classmethod
@@ -45,6 +54,11 @@ class Sweep:
     def run(self, cell: Cell) -> RunDirectory:
         parts = path_component(cell.task), path_component(cell.variant), str(cell.seed)
         return RunDirectory(self.path.joinpath("runs", *parts))
+
+
+def _unite(path: Path, plan: Plan) -> Plan:
+    """A plan with all that a directory, which may be new, was asked for before."""
+    return merge(Sweep.open(path).plan, plan, f"--out {path}") if _is_sweep(path) else plan
 
 
 def _is_sweep(path: Path) -> bool:

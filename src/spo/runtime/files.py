@@ -1,5 +1,6 @@
 """Durable writes, bounded reads, strict JSON and checksums. No torch here."""
 
+import errno
 import fcntl
 import gzip
 import hashlib
@@ -128,6 +129,15 @@ def lock_directory(path: Path) -> Iterator[None]:
             if is_made:
                 with suppress(OSError):  # it is not empty
                     path.rmdir()
+
+
+def check_writable(path: Path) -> None:
+    """Raise the OSError of making a file in a directory, which need not be there, and make none."""
+    nearest = next(parent for parent in (path, *path.parents) if os.path.lexists(parent))
+    if not nearest.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def _acquire(path: Path) -> io.BufferedWriter:
