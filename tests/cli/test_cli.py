@@ -66,6 +66,7 @@ BAD_INPUT = [
     ((*TRAIN, "--init-from", "nowhere"), "nowhere holds no policy"),
     (("eval",), "RUN is missing (see spo eval --help)"),
     (("bench",), "SUITE is missing (see spo bench --help)"),
+    (("tune",), "ENV is missing (see spo tune --help)"),
     (("export", "run"), "FILE is missing (see spo export --help)"),
     (("push",), "RUN is missing (see spo push --help)"),
     (("push", "run"), "NAME is missing (see spo push --help)"),

@@ -22,7 +22,7 @@ from spo.experiments.command_lines import sweep_command
 from spo.experiments.compare import critic_note, plan_comparison, read_variation
 from spo.experiments.console import draw_sparks, result_table
 from spo.experiments.executors import local
-from spo.experiments.plan import Cell, Plan, path_component, read_suite, restrict, suite_names
+from spo.experiments.plan import Cell, Plan, narrow, path_component, read_suite, restrict, suite_names
 from spo.experiments.results import Entry, Results
 from spo.experiments.run_sweep import bench, check_settings, find_remaining, write_tables
 from spo.experiments.sweep import Sweep
@@ -135,6 +135,11 @@ def test_a_narrowed_plan_says_in_what():
         (["bench", "table1", "--tasks", "Hoper-v4"], "--tasks Hoper-v4 is not in this suite; accepted: Ant-v4"),
         (["bench", "table1", "--variants", "spo"], "--variants spo is not in this suite; accepted: ppo-3, spo-3"),
         (["bench", "table1", "--scale", "2"], "--scale 2.0 is not accepted: it must be a number above 0 and at most 1"),
+        (
+            ["bench", "smoke", "--scale", "0.000001"],
+            "--scale 1e-06 is not accepted: it leaves 0 of 40,960 steps, less than one iteration of 1,024",
+        ),
+        (["bench", "smoke", "--scale", "0.02"], "--scale 0.02 is not accepted: it leaves 819 of 40,960 steps"),
         (["bench", "table1", "--steps", "1M", "--scale", "0.1"], "exclude each other"),
         (["bench", "smoke", "--steps", "10"], "--steps 10 is less than one iteration"),
         (["bench", "smoke", "--executor", "ray", "--ray-address", "127.0.0.1:1"], "127.0.0.1:1 cannot be reached"),
@@ -460,6 +465,22 @@ def test_compare_is_a_plan_like_any_other():
     config = plan.config(Cell("CartPole-v1", "spo", 2))
     assert (config.objective, config.seed, config.hidden) == ("spo", 2, (64, 64))
     assert plan.baseline == "ppo-clip" and plan.settings == {"paper": False}
+
+
+def test_the_title_of_a_comparison_names_all_that_was_compared(tmp_path):
+    """Whichever call was the last; and a part of it names what is in the part."""
+    words = ["--preset", "classic", "--steps", "4096"]
+    envs, calls = ["CartPole-v1", "Acrobot-v1"], (["spo"], ["ppo-clip", "simple"])
+    for objectives in calls:
+        plan = plan_comparison(envs, objectives, [], 1, words, parse_train)
+        assert plan.title == f"CartPole-v1, Acrobot-v1: {', '.join(objectives)}"
+        Sweep.begin(tmp_path / "sweep", plan)
+    merged = Sweep.open(tmp_path / "sweep").plan
+    assert merged.title == "CartPole-v1, Acrobot-v1: spo, ppo-clip, simple"
+    assert narrow(merged, ("Acrobot-v1",), ("spo", "simple")).title == "Acrobot-v1: spo, simple"
+    for title in ("Mine", "Mine, renamed"):  # a suite says its title itself
+        Sweep.begin(tmp_path / "suite", tiny(title=title))
+    assert Sweep.open(tmp_path / "suite").plan.title == "Mine, renamed"
 
 
 def test_a_comparison_varies_any_setting_on_several_environments():

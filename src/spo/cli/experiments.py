@@ -95,7 +95,7 @@ class TuneArguments:
     """Searches the settings that follow from none of your flags: the width of the ratio bound, learning rate, epochs,
     minibatches, horizon, entropy and depth. Every setting of `spo train` may follow, and is then fixed."""
 
-    env: Annotated[str, tyro.conf.Positional]
+    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
     """A registered Gymnasium id."""
     trials: int = 50
     """How many sets of settings are tried."""

@@ -10,7 +10,7 @@ from typing import Annotated, get_args, get_origin
 from spo.config.config import Config
 from spo.config.sources import make_config
 from spo.errors import ConfigError
-from spo.experiments.plan import OF_ONE_RUN, Plan, check_seeds, path_component
+from spo.experiments.plan import COMPARISON, OF_ONE_RUN, Plan, check_seeds, make_title, path_component
 
 OF_EACH_RUN = ("env", "objective", "seed", "steps", "out", "quiet", "config", "threads", "preset")
 NOT_VARIED = {"env": "ENV", "objective": "--objectives", "seed": "--seeds", "steps": "--steps"}
@@ -121,8 +121,8 @@ def plan_comparison(
     variants = _variants(envs[0], objectives, variations, words, parse)
     return Plan(
         suite=f"compare {' '.join(envs)}",
-        title=f"{', '.join(envs)}: {', '.join(variants)}",
-        source="a comparison of one’s own",
+        title=make_title(envs, variants),
+        source=COMPARISON,
         preset=_common_value("--preset", [config.preset for config in common.values()]),
         steps=_common_value("--steps", [config.steps for config in common.values()]),
         seeds=seeds,

@@ -31,6 +31,8 @@ OF_ONE_RUN = {
     "config": "settings stand in the suite itself",
 }
 """Settings that are not for all runs, or a variant, to have; and what says instead what they would."""
+COMPARISON = "a comparison of one’s own"
+"""The source of a plan whose title names its tasks and variants."""
 EARLIER_KEYS = {"last": "final_fraction", "normalizes": "baseline", "reduced": "reductions"}
 """Keys of plans on disk that were written under other names."""
 
@@ -205,7 +207,19 @@ def restrict(
     }
     if plan.baseline not in new["variants"]:
         new["baseline"] = None
-    return dataclasses.replace(plan, **new, extra={}, reductions=_reductions(plan, new))
+    part = dataclasses.replace(plan, **new, extra={}, reductions=_reductions(plan, new))
+    if scale is not None:
+        _check_scale(scale, part, plan)
+    return part
+
+
+def _check_scale(scale: float, part: Plan, whole: Plan) -> None:
+    """Refuse a share of the steps that is too short for a run, in terms of the share."""
+    long = dataclasses.replace(part, steps=whole.steps)
+    least = max(long.config(cell).batch_size for cell in long.cells() if cell.seed == 1)
+    if part.steps < least:
+        left = f"it leaves {part.steps:,} of {whole.steps:,} steps"
+        raise SpoError(f"--scale {scale:g} is not accepted: {left}, less than one iteration of {least:,}")
 
 
 def narrow(plan: Plan, tasks: tuple[str, ...], variants: tuple[str, ...]) -> Plan:
@@ -283,10 +297,16 @@ def merge(old: Plan, new: Plan, where: str) -> Plan:
     return _fit_to_suite(merged)
 
 
+def make_title(tasks: Iterable[str], variants: Iterable[str]) -> str:
+    """The title of what no suite has given one."""
+    return f"{', '.join(tasks)}: {', '.join(variants)}"
+
+
 def _fit_to_suite(plan: Plan) -> Plan:
     """Tasks and variants in the suite's order, however late they were named, and in what the plan is less."""
     if plan.suite not in suite_names():
-        return dataclasses.replace(plan, reductions=_differences(_sizes(vars(plan)), plan.whole))
+        title = make_title(plan.tasks, plan.variants) if plan.source == COMPARISON else plan.title
+        return dataclasses.replace(plan, title=title, reductions=_differences(_sizes(vars(plan)), plan.whole))
     suite = read_suite(plan.suite)
     tasks = tuple(_sort_like(plan.tasks, suite.tasks))
     variants = {name: plan.variants[name] for name in _sort_like(plan.variants, suite.variants)}

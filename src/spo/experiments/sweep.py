@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from spo.errors import CorruptRunError, SpoError
-from spo.experiments.plan import Cell, Plan, SingleRun, check_plan, merge, path_component, plan_from
+from spo.experiments.plan import Cell, Plan, SingleRun, check_plan, make_title, merge, path_component, plan_from
 from spo.runs.directory import RunDirectory
 from spo.runtime.files import (
     canonical_json,
@@ -88,7 +88,7 @@ def open_sweep_or_run(path: Path) -> Sweep:
             settings[name] for name in ("env", "objective", "preset", "steps", "seed")
         )
         variants = {objective: {"label": objective, "objective": objective}}
-        words = {"suite": "run", "title": f"{env}: {objective}", "source": "one run"}
+        words = {"suite": "run", "title": make_title([env], [objective]), "source": "one run"}
         plan = SingleRun(**words, preset=preset, steps=steps, seeds=1, tasks=(env,), variants=variants, seed=seed)
         check_plan(plan)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
