@@ -486,7 +486,7 @@ def test_sentences_cannot_steer_a_terminal_or_fill_it():
         (("--seeds", "9" * 40), "is not accepted: it must be a whole number from 1 to 10000"),
         (("--objectives",), "--objectives  is not accepted: it must be one or more, each once"),
         (("--objectives", "spo", "spo"), "--objectives spo spo is not accepted"),
-        (("--objective", "trpo"), "--objective is not accepted here: it must be set with --objectives"),
+        (("--objective", "trpo"), "--objective is not accepted here: --objectives names those to compare"),
         (("--seed=3",), "--seed=3 is not accepted here"),
         (("--out", "file"), "--out file cannot be written to: Not a directory"),
         (("--out", "run"), "--out run is not empty and holds no plan.json; name a new directory"),
