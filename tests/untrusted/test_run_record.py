@@ -66,7 +66,6 @@ RECORDS = [
     Case("no choices", record("resolved"), "its resolved are missing"),
     Case("no versions", record("versions"), "its versions are missing"),
     Case("no machine", record("machine"), "its machine are missing"),
-    Case("4096 threads", record("resolved", threads=4096), "threads were 4096 and are"),
     Case("threads that are text", record("resolved", threads="all"), "its threads is 'all'"),
     Case("no backend", record("resolved", backend=None), "its backend is None"),
     Case("an unknown backend", record("resolved", backend="poisoned:f"), "--backend 'poisoned:f'"),
