@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,8 @@ def _hang(*_) -> None:
 
 def sandboxed(function: Callable, *arguments) -> object:
     """What a function returns in a process of its own, which may grow by 500 MB and import nothing new."""
+    with contextlib.suppress(ImportError):  # in which any name of an environment is looked up
+        import_module("envpool.registration")
     context = multiprocessing.get_context("fork")
     mine, theirs = context.Pipe()
     process = context.Process(target=_confined, args=(theirs, function, arguments))
