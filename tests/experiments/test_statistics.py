@@ -22,6 +22,7 @@ from spo.experiments.statistics import (
     curve,
     difference_of_means,
     interval,
+    interval_of_mean,
     iqm,
     iteration_means,
     mean,
@@ -96,6 +97,13 @@ def test_the_interval_of_a_difference_is_that_of_scipy(sizes, level):
     theirs = import_module("scipy.stats").ttest_ind(sample, other, equal_var=False).confidence_interval(level)
     assert (ours.low, ours.high) == pytest.approx(tuple(theirs), rel=1e-5)
     assert (ours.low + ours.high) / 2 == pytest.approx(ours.value) == pytest.approx(sample.mean() - other.mean())
+
+
+@pytest.mark.parametrize("runs", [2, 3, 10])
+def test_the_interval_of_a_mean_is_that_of_scipy(runs):
+    sample = np.random.default_rng(runs).normal(5, 2, runs)
+    ours, theirs = interval_of_mean(sample), import_module("scipy.stats").ttest_1samp(sample, 0).confidence_interval()
+    assert (ours.low, ours.value, ours.high) == pytest.approx((theirs.low, sample.mean(), theirs.high), rel=1e-5)
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 5])

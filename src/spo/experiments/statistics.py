@@ -169,6 +169,13 @@ def difference_of_means(sample: np.ndarray, other: np.ndarray, level: float = 0.
     return Interval(value, float(value - half), float(value + half))
 
 
+def interval_of_mean(sample: np.ndarray, level: float = 0.95) -> Interval:
+    """The mean with Student's interval, which holds for normal samples of any size from two on."""
+    value = float(np.mean(sample))
+    half = student_quantile((1 + level) / 2, len(sample) - 1) * np.std(sample, ddof=1) / np.sqrt(len(sample))
+    return Interval(value, float(value - half), float(value + half))
+
+
 def student_quantile(chance: float, freedom: float) -> float:
     """Of Student's t, for a chance from ½ to 1: t is √freedom · tan(angle), the angle's density a cosine's power."""
     edges = np.linspace(0, np.pi / 2, 200_001)

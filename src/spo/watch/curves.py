@@ -26,7 +26,6 @@ METRICS = {
     "value_loss": "value loss",
     "steps_per_second": "steps per second",
 }
-RESAMPLES = 2000
 
 
 @dataclass(frozen=True)
@@ -125,7 +124,5 @@ def combine(curves: Sequence[Curve], metric: str, by_time: bool) -> dict[str, np
 
 
 def interval_of(values: Sequence[float]) -> statistics.Interval | None:
-    """The mean of several runs with its 95 % bootstrap interval; None for fewer than two."""
-    if len(values) < 2:
-        return None
-    return statistics.interval(statistics.mean, {"": np.array(values)}, resamples=RESAMPLES)
+    """The mean of several runs with Student's 95 % interval; None for fewer than two."""
+    return statistics.interval_of_mean(np.array(values)) if len(values) > 1 else None
