@@ -107,6 +107,13 @@ def positions_of(task: str, name: str) -> np.ndarray:
     return np.array(positions)
 
 
+@pytest.mark.parametrize("name, walks", [("spo", True), ("ppo", False)])
+def test_one_humanoid_walks_and_one_falls(name, walks):
+    """As the page says: to the end of the episode and metres away, or down within its first third."""
+    positions = positions_of("Humanoid-v4", name)
+    assert (len(positions) == 1000 and positions[-1, 0] > 5) if walks else len(positions) < 333
+
+
 @pytest.mark.parametrize("name, is_upright", [("spo", True), ("ppo", False)])
 def test_one_humanoid_sits_to_the_end_and_one_sinks_back(name, is_upright):
     """As the page says: whether the torso stays above 0.4 m once it is up."""

@@ -68,8 +68,7 @@ def table1_returns(results: Results) -> str:
     rows = []
     for task in plan.tasks:
         entries = [results.entry(task, name) for name in plan.variants]
-        papers = [f"*{_whole(own.paper[0])} / {_deviation(own.paper[1])}*" for own in entries]
-        rows += [[task, *map(_table1_cell, entries)], ["*paper*", *papers]]
+        rows += [[task, *map(_table1_cell, entries)], ["*paper*", *map(_paper_cell, entries)]]
     return table_of(["task", *map(plan.label, plan.variants)], rows)
 
 
@@ -83,9 +82,16 @@ def _table1_cell(entry: Entry) -> str:
 def deep_returns(results: Results) -> str:
     """README.md: PPO-Clip and SPO with 7 layers at full length, on every task that both have finished."""
     pairs = {task: [results.entry(task, name) for name in ("ppo-7", "spo-7")] for task in results.plan.tasks}
-    whole = {task: pair for task, pair in pairs.items() if all(len(entry.returns) for entry in pair)}
-    rows = [[task, *map(_table1_cell, pair)] for task, pair in whole.items()]
-    return table_of(["7 layers, 10M steps", "PPO-Clip", "**SPO**"], rows)
+    rows = [
+        [task, *map(_table1_cell, pair), *map(_paper_cell, pair)]
+        for task, pair in pairs.items()
+        if all(len(entry.returns) for entry in pair)
+    ]
+    return table_of(["7 layers, 10M steps", "PPO-Clip", "**SPO**", "*the paper's PPO-Clip*", "*and SPO*"], rows)
+
+
+def _paper_cell(entry: Entry) -> str:
+    return f"*{_whole(entry.paper[0])} / {_deviation(entry.paper[1])}*"
 
 
 COURSE = {
@@ -96,7 +102,7 @@ COURSE = {
 }
 COURSE |= {"grad_norm": "gradient norm"}
 """What tells why a run goes as it goes, and what a page calls it."""
-TOLD = ("Ant-v4", "HumanoidStandup-v4")
+TOLD = ("Ant-v4", "Humanoid-v4", "HumanoidStandup-v4")
 """The tasks of which results/README.md tells how they went."""
 
 
