@@ -1,8 +1,9 @@
 """The tables that pages have of published runs, as text: a page is true if it holds them to the letter.
 
-`python tests/helpers/published_tables.py` prints them, to be put into a page when runs were added.
+`python tests/helpers/published_tables.py` puts them into the pages, for when runs were added.
 """
 
+from itertools import dropwhile
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ from spo.experiments.statistics import Interval
 from spo.experiments.sweep import Sweep
 from spo.experiments.verdict import BASES, DEPTHS, verdicts
 
-PUBLISHED = Path(__file__).parents[2] / "results"
+ROOT = Path(__file__).parents[2]
+PUBLISHED = ROOT / "results"
 
 
 def read_published(name: str) -> Results:
@@ -102,7 +104,7 @@ COURSE = {
 }
 COURSE |= {"grad_norm": "gradient norm"}
 """What tells why a run goes as it goes, and what a page calls it."""
-TOLD = ("Ant-v4", "Humanoid-v4", "HumanoidStandup-v4")
+TOLD = ("Ant-v4", "Humanoid-v4", "HumanoidStandup-v4", "Walker2d-v4")
 """The tasks of which results/README.md tells how they went."""
 
 
@@ -155,12 +157,33 @@ def _whole(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.0f}"
 
 
-if __name__ == "__main__":
-    for name in ("table1", "table1-1M"):
-        print(table1_returns(read_published(name)))
-    print(demo_returns(), demo_apart(), sep="\n")
+def tables_of(page: str) -> list[str]:
+    """All that a page has of published runs, in its order."""
     full = read_published("table1")
-    print(deep_returns(full), *(course(full, task) for task in TOLD), sep="\n")
+    if page == "README.md":
+        return [deep_returns(full), demo_returns()]
+    if page == "results/README.md":
+        courses = [course(full, task) for task in TOLD]
+        return [table1_returns(full), *courses, demo_apart(), table1_returns(read_published("table1-1M"))]
     widths = read_published("width")
-    for depth in DEPTHS:
-        print(width_returns(widths, depth), width_verdicts(widths, depth), sep="\n")
+    return [of_depth(widths, depth) for of_depth in (width_returns, width_verdicts) for depth in DEPTHS]
+
+
+PAGES = ("README.md", "results/README.md", "docs/width.md")
+
+
+def put_tables(page: str, tables: list[str]) -> str:
+    """A page's text with each table in place of the one that has the same head."""
+    done: list[str] = []
+    rest = page.splitlines(keepends=True)
+    for table in tables:
+        start = rest.index(table.splitlines(keepends=True)[0])
+        done += [*rest[:start], table]
+        rest = list(dropwhile(lambda line: line.startswith("|"), rest[start:]))
+    return "".join(done + rest)
+
+
+if __name__ == "__main__":
+    for name in PAGES:
+        page = (ROOT / name).read_text()
+        (ROOT / name).write_text(put_tables(page, tables_of(name)))
