@@ -78,7 +78,10 @@ def test_full_length_is_that_of_the_paper_and_nothing_else_was_changed(full):
 def test_deep_policies_learn_on_with_spo_and_stay_at_the_bound_as_the_first_page_says(full):
     tasks = [task for task in full.plan.tasks if f"| {task} |" in deep_returns(full)]
     ppo, spo = ([full.entry(task, name) for task in tasks] for name in ("ppo-7", "spo-7"))
-    assert [task for task, one, other in zip(tasks, ppo, spo) if other.mean < one.mean] == ["HalfCheetah-v4"]
+    assert [task for task, one, other in zip(tasks, ppo, spo) if other.mean < one.mean] == [
+        "HalfCheetah-v4",
+        "Hopper-v4",
+    ]
     assert min(entry.deviation for entry in ppo) > 100 and max(entry.deviation for entry in spo) < 0.22
 
 
